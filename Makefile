@@ -1,0 +1,35 @@
+# Every target makes its own environment in .venv; nothing needs to be installed by hand but Python 3.11+ and make.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: demo test test-slow lint bench clean
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## generate Darcy data, train CATO, evaluate, compare with the solver, write runs/demo/report.html
+	$(BIN)/cato demo
+
+test: $(READY) lint  ## the tests that CI runs, under 15 minutes on two cores
+	$(BIN)/python -m pytest -n 2
+
+test-slow: $(READY)  ## the checks that take minutes each
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+bench: $(READY)  ## speed and memory, as ratios to a matmul of the same run
+	$(BIN)/python benchmarks/speed.py
+
+clean:
+	rm -rf $(VENV) build *.egg-info

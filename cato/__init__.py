@@ -1,0 +1,3 @@
+"""cato: neural networks that stand in for PDE solvers."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,1 @@
+"""Benchmarks, their generation, the on-disk store and normalisation."""

@@ -1,0 +1,68 @@
+"""Writing files so that a kill at any moment leaves either the old file or the new one, whole."""
+
+import hashlib
+import json
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from cato.errors import InputError
+
+
+@contextmanager
+def atomic_write(path: Path) -> Iterator[Path]:
+    """Yield a temporary path in the same folder that becomes `path` if the block succeeds.
+
+    The data are on disk (fsync) before the name changes. A full disk or a read-only folder is an
+    `InputError` and leaves what was there before.
+    """
+    path = Path(path)
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        yield temporary
+        with temporary.open("rb") as handle:
+            os.fsync(handle.fileno())
+        temporary.replace(path)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise InputError(
+            f"cannot write {path}: {error.strerror or error}. Nothing was overwritten; "
+            f"free some space or choose another folder"
+        ) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a rename durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Write `values` as readable JSON, atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path, what: str) -> Any:
+    """Read a JSON file; `what` names it in the error message."""
+    try:
+        return json.loads(Path(path).read_text())
+    except FileNotFoundError:
+        raise InputError(f"{what}: {path} does not exist") from None
+    except (OSError, ValueError) as error:
+        raise InputError(f"{what}: {path} cannot be read ({error})") from None
+
+
+def digest(path: Path) -> str:
+    """SHA-256 of a file, in hexadecimal."""
+    with Path(path).open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()

@@ -1,0 +1,1 @@
+"""Neural operators under one contract (`cato.models.contract`)."""

@@ -1,0 +1,1 @@
+"""The paper in reading order: chart, rotary, attention, block, CATO (grid, mesh), CATO-PC (cloud)."""

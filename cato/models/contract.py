@@ -1,0 +1,61 @@
+"""The one contract that every model of the library keeps.
+
+A model maps node coordinates (B, N, D) and input features (B, N, C_in) to outputs (B, N, C_out). A
+grid model views N as H × W inside, row-major. Values are normalised; physical values are the
+business of `cato.surrogate.Surrogate`.
+"""
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal, NamedTuple
+
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cato.problem import Problem
+
+
+class Prediction(NamedTuple):
+    """What a model returns."""
+
+    values: Float[Tensor, "B N C_out"]
+    flux: Float[Tensor, "B N C_out D"] | None = None
+    """Auxiliary estimate of the gradient of `values`, where the model has a flux head."""
+
+
+class Operator(nn.Module, ABC):
+    """A neural operator.
+
+    Attributes:
+        problem: The problem it was built for; sizes of later calls may differ in `shape` only.
+        geometries: The geometries the class can be built for.
+    """
+
+    geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]]
+
+    def __init__(self, problem: Problem) -> None:
+        super().__init__()
+        self.problem = problem
+
+    @abstractmethod
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator.
+
+        Args:
+            coords: Node positions.
+            features: Input channels at the nodes; C_in may be 0.
+            time: Time in [0, 1] of each sample, for time-conditioned problems.
+            shape: Nodes along each mesh axis where it differs from the problem's.
+            mask: Clouds only: False marks padding, which must not change any other point.
+        """
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The weight matrices inside the network's blocks, which Muon may optimise."""
+        return []

@@ -1,0 +1,1 @@
+"""Gradients on meshes, the physical loss and the error metrics."""

@@ -1,0 +1,66 @@
+"""Progress bars with time left, on standard error so that standard output stays for results."""
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Protocol
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+
+console = Console(stderr=True)
+"""For people: notes and progress. Results go to standard output."""
+
+
+class Bar(Protocol):
+    """Call it with the number of finished units and, optionally, what to show behind the bar."""
+
+    def __call__(self, completed: float, note: str = "") -> None: ...
+
+
+@contextmanager
+def progress_bar(label: str, total: float) -> Iterator[Bar]:
+    """Show a bar while the block runs; the block reports through the yielded function.
+
+    On a terminal the bar is drawn in place. Elsewhere (a log file, CI) a plain line is printed at
+    each tenth of the way, so that a log tells how far a long job is.
+    """
+    if not sys.stderr.isatty():
+        yield _PlainBar(label, total)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=28),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=console) as progress:
+        task = progress.add_task(label, total=total, note="")
+
+        def advance(completed: float, note: str = "") -> None:
+            progress.update(task, completed=completed, note=note)
+
+        yield advance
+
+
+class _PlainBar:
+    def __init__(self, label: str, total: float) -> None:
+        self.label, self.total, self.tenth = label, total, 0
+
+    def __call__(self, completed: float, note: str = "") -> None:
+        tenth = int(10 * completed / self.total) if self.total else 10
+        if tenth > self.tenth:
+            self.tenth = tenth
+            print(
+                f"{self.label}: {completed:g} of {self.total:g} {note}", file=sys.stderr, flush=True
+            )

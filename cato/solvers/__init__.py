@@ -1,0 +1,1 @@
+"""Numerical solvers: pure functions of their parameters, with no knowledge of learning."""
