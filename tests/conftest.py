@@ -1,7 +1,9 @@
-"""Shape annotations of the package are checked at run time in every test."""
+"""Shape annotations of the tensor code are checked at run time in every test."""
 
 import torch
 from jaxtyping import install_import_hook
 
-install_import_hook("cato", "beartype.beartype")
+install_import_hook(
+    ["cato.models", "cato.physics", "cato.data", "cato.surrogate"], "beartype.beartype"
+)
 torch.set_num_threads(1)

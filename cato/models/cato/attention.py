@@ -1,0 +1,83 @@
+"""Charted axial self-attention (paper, "Charted axial self-attention").
+
+    A(h, ζ) = Σ_k W_O^k ⊕_m softmax over the line along mesh axis k of (R(ζ_k) q)ᵀ (R(ζ_k) k) / √d_h · v
+
+In 2-D the two terms are the paper's row and column attention; a mesh of three axes has three.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.errors import InputError
+from cato.models.cato.rotary import rotate
+
+
+class AxialAttention(nn.Module):
+    """Multi-head attention along every line of a structured mesh, summed over the axes.
+
+    Args:
+        width: Channels C.
+        heads: Heads M; C / M must be even, for the rotary pairs.
+        num_axes: Mesh axes.
+        share_qkv: One W_Q, W_K, W_V for all axes, as the paper writes it, or one set per axis.
+    """
+
+    def __init__(self, width: int, heads: int, num_axes: int, share_qkv: bool = True) -> None:
+        super().__init__()
+        if width % heads or (width // heads) % 2:
+            raise InputError(
+                f"width must be a multiple of 2 × heads, for the rotary pairs; "
+                f"got width {width} with {heads} heads"
+            )
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width * (1 if share_qkv else num_axes), bias=False)
+        # W_O of all axes side by side: the sum over axes is one matrix product.
+        self.out = nn.Linear(num_axes * width, width, bias=False)
+
+    def forward(
+        self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Float[Tensor, "B *mesh pairs 2"]]
+    ) -> Float[Tensor, "B *mesh C"]:
+        """Attend along each axis; `turns[k]` is the rotation by chart coordinate ζ_k."""
+        return self.out(axial_attention(self.qkv(h), turns, self.heads))
+
+
+def axial_attention(
+    qkv: Float[Tensor, "B *mesh projections"],
+    turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],
+    heads: int,
+) -> Float[Tensor, "B *mesh axes_C"]:
+    """Attention along every axis, side by side.
+
+    `qkv` holds (q, k, v) once for all axes, or once per axis.
+    """
+    num_axes, width = len(turns), 2 * turns[0].shape[-2] * heads
+    parts = qkv.split(width, dim=-1)
+    per_axis = [parts[:3]] * num_axes if len(parts) == 3 else zip(*3 * [iter(parts)], strict=True)
+    lines = [
+        attend_along(rotate(q, turn), rotate(k, turn), v, axis + 1, heads)
+        for axis, (turn, (q, k, v)) in enumerate(zip(turns, per_axis, strict=True))
+    ]
+    return torch.cat(lines, dim=-1)
+
+
+def attend_along(
+    q: Float[Tensor, "B *mesh C"],
+    k: Float[Tensor, "B *mesh C"],
+    v: Float[Tensor, "B *mesh C"],
+    axis: int,
+    heads: int,
+) -> Float[Tensor, "B *mesh C"]:
+    """Softmax attention of every node to the nodes of its line along tensor axis `axis`."""
+
+    def as_lines(x: Tensor) -> Tensor:
+        # All lines in one batch axis: PyTorch's fused kernels take 4-D tensors only.
+        x = x.movedim(axis, -2)
+        return x.reshape(-1, x.shape[-2], heads, x.shape[-1] // heads).transpose(1, 2)
+
+    attended = F.scaled_dot_product_attention(as_lines(q), as_lines(k), as_lines(v))
+    lines_last = v.movedim(axis, -2).shape
+    return attended.transpose(1, 2).reshape(lines_last).movedim(-2, axis)

@@ -1,0 +1,65 @@
+"""The CATO block (paper, "Charted Axial Transformer Operator Block").
+
+    H̃       = H + A(LN(H), ζ) + L(LN(H))
+    H^(ℓ+1) = H̃ + MLP(LN(H̃))
+"""
+
+from collections.abc import Sequence
+
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.models.cato.attention import AxialAttention
+from cato.models.layers.mlp import MLP
+
+_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+
+
+class LocalOperator(nn.Module):
+    """L(h) = PWConv(GELU(DWConv(h))): a learned stencil of k nodes along every mesh axis.
+
+    Periodic axes wrap; the others see zeros beyond the boundary.
+    """
+
+    def __init__(self, width: int, kernel: int, periodic: Sequence[bool]) -> None:
+        super().__init__()
+        reach = kernel // 2
+        self.depthwise = _CONVOLUTIONS[len(periodic)](
+            width,
+            width,
+            kernel,
+            padding=tuple(0 if wraps else reach for wraps in periodic),
+            groups=width,
+        )
+        self.pointwise = nn.Linear(width, width)
+        # F.pad counts axes from the last to the first, two numbers each.
+        self.wrap = [n for wraps in reversed(periodic) for n in 2 * [reach if wraps else 0]]
+
+    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
+        """Apply the stencil."""
+        h = h.movedim(-1, 1)  # a channels-last view: the convolution takes it without a copy
+        if any(self.wrap):
+            h = F.pad(h, self.wrap, mode="circular")
+        return self.pointwise(F.gelu(self.depthwise(h)).movedim(1, -1))
+
+
+class CatoBlock(nn.Module):
+    """One layer of CATO."""
+
+    def __init__(self, attention: AxialAttention, local: LocalOperator, mlp: MLP) -> None:
+        super().__init__()
+        width = local.pointwise.out_features
+        self.norm_attention = nn.LayerNorm(width)
+        self.attention = attention
+        self.local = local
+        self.norm_mlp = nn.LayerNorm(width)
+        self.mlp = mlp
+
+    def forward(
+        self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Tensor]
+    ) -> Float[Tensor, "B *mesh C"]:
+        """The two residual updates; `turns` are the rotations by the chart coordinates ζ."""
+        normed = self.norm_attention(h)
+        h = h + self.attention(normed, turns) + self.local(normed)
+        return h + self.mlp(self.norm_mlp(h))

@@ -1,0 +1,50 @@
+"""The learned geometry chart (paper, "Learnable geometry chart").
+
+    ζ = Φ_chart(x) = tanh(V₂ SiLU(V₁ x + c₁) + c₂) ∈ [−1, 1]^D
+
+The chart places every node in a latent coordinate system in which attention measures distance.
+Component ζ_k serves the attention along mesh axis k, so that on an undeformed mesh, where
+coordinate k varies along axis k, the raw and normalised charts are meaningful too.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ChartKind = Literal["learned", "normalised", "raw"]
+
+
+class Chart(nn.Module):
+    """Maps physical coordinates to chart coordinates.
+
+    Args:
+        dimension: Number of physical coordinates D, and of chart coordinates.
+        kind: `learned`, the paper's; `normalised`, each sample's bounding box scaled to [−1, 1]^D;
+            `raw`, the coordinates as they are. The last two are the paper's ablation.
+        hidden: Width of the learned chart's hidden layer.
+    """
+
+    def __init__(self, dimension: int, kind: ChartKind = "learned", hidden: int = 64) -> None:
+        super().__init__()
+        self.kind = kind
+        if kind == "learned":
+            self.hidden = nn.Linear(dimension, hidden)
+            self.out = nn.Linear(hidden, dimension)
+
+    def forward(
+        self, x: Float[Tensor, "B N D"], mask: Bool[Tensor, "B N"] | None = None
+    ) -> Float[Tensor, "B N D"]:
+        """Chart coordinates ζ of the nodes; masked points do not count in the bounding box."""
+        if self.kind == "learned":
+            return torch.tanh(self.out(F.silu(self.hidden(x))))
+        if self.kind == "raw":
+            return x
+        low, high = x, x
+        if mask is not None:
+            low = x.masked_fill(~mask[..., None], torch.inf)
+            high = x.masked_fill(~mask[..., None], -torch.inf)
+        low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
+        return 2 * (x - low) / (high - low) - 1

@@ -1,0 +1,120 @@
+"""CATO on grids and structured meshes (paper, Methodology).
+
+Lift, learned chart, L blocks of charted axial attention with a local operator, final norm, a
+solution head û and a flux head q̂ that estimates ∇u.
+
+What the paper leaves open is a setting here: MLP ratio, stencil size, chart width, sharing of the
+projections between axes, rotary base and scale. The lift and the blocks use GELU.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cato.config import Count, Positive
+from cato.errors import InputError
+from cato.models.cato.attention import AxialAttention
+from cato.models.cato.block import CatoBlock, LocalOperator
+from cato.models.cato.chart import Chart, ChartKind
+from cato.models.cato.rotary import frequencies, rotation
+from cato.models.contract import Operator, Prediction
+from cato.models.layers.mlp import MLP
+from cato.models.layers.time import TimeEmbedding
+from cato.problem import Problem
+
+
+@dataclass(frozen=True)
+class CatoConfig:
+    """Settings of CATO."""
+
+    width: Count = 64
+    """Channels C of the hidden state."""
+    depth: Count = 4
+    """Number of blocks L."""
+    heads: Count = 4
+    """Attention heads M; width must be a multiple of twice this."""
+    mlp_ratio: Positive = 2.0
+    """Hidden width of the block's MLP, in units of the width."""
+    kernel: Count = 3
+    """Nodes k along each axis of the local operator's stencil; odd."""
+    chart: ChartKind = "learned"
+    """Coordinates that place the attention: the learned chart, or for ablation plain ones."""
+    chart_hidden: Count = 64
+    """Hidden width of the learned chart."""
+    share_qkv: bool = True
+    """One set of query, key and value projections for all axes."""
+    rotary_base: Positive = 100.0
+    """Base θ of the rotary frequencies."""
+    rotary_scale: Positive = 10.0
+    """Turn of the fastest rotary pair, in radians per unit of chart coordinate."""
+    learn_rotary_scale: bool = False
+    """Train the rotary scale, starting from `rotary_scale`."""
+
+
+class Cato(Operator):
+    """Charted Axial Transformer Operator."""
+
+    geometries: ClassVar = ("grid", "mesh")
+
+    def __init__(self, config: CatoConfig, problem: Problem) -> None:
+        super().__init__(problem)
+        if config.kernel % 2 == 0:
+            raise InputError(f"kernel must be odd, so that it has a centre; got {config.kernel}")
+        width, num_axes = config.width, len(problem.shape)
+        self.lift = MLP(problem.dimension + problem.num_inputs, width, width)
+        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.chart = Chart(problem.dimension, config.chart, config.chart_hidden)
+        self.blocks = nn.ModuleList(
+            CatoBlock(
+                AxialAttention(width, config.heads, num_axes, config.share_qkv),
+                LocalOperator(width, config.kernel, problem.periodic),
+                MLP(width, round(config.mlp_ratio * width), width),
+            )
+            for _ in range(config.depth)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.solution_head = nn.Linear(width, problem.num_outputs)
+        self.flux_head = nn.Linear(width, problem.num_outputs * problem.dimension)
+        self.register_buffer(
+            "omega", frequencies(width // config.heads, config.rotary_base), persistent=False
+        )
+        self.rotary_scale: float | nn.Parameter = config.rotary_scale
+        if config.learn_rotary_scale:
+            self.rotary_scale = nn.Parameter(torch.tensor(config.rotary_scale))
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator; see `Operator.forward`."""
+        if mask is not None:
+            raise InputError("CATO works on whole grids and meshes; masks are for point clouds")
+        shape = shape or self.problem.shape
+        h = self.lift(torch.cat((coords, features), dim=-1))
+        if self.time is not None:
+            h = h + self.time(time)[:, None]
+        h = h.unflatten(1, shape)
+        turns = self.rotations(coords, shape)
+        for block in self.blocks:
+            h = block(h, turns)
+        h = self.norm(h.flatten(1, -2))
+        flux = self.flux_head(h).unflatten(-1, (self.problem.num_outputs, self.problem.dimension))
+        return Prediction(self.solution_head(h), flux)
+
+    def rotations(self, coords: Float[Tensor, "B N D"], shape: tuple[int, ...]) -> list[Tensor]:
+        """R(ζ_k) for every mesh axis k; the same for all blocks."""
+        chart = self.chart(coords).unflatten(1, shape)
+        omega = self.rotary_scale * self.omega
+        return [rotation(zeta, omega) for zeta in chart.unbind(-1)]
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The matrices of the blocks: projections, pointwise convolutions and MLPs."""
+        return [p for p in self.blocks.parameters() if p.ndim == 2]

@@ -1,0 +1,36 @@
+"""Time conditioning: the hidden state is shifted by an embedding of the requested time."""
+
+from math import log
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.errors import InputError
+from cato.models.layers.mlp import MLP
+
+
+class TimeEmbedding(nn.Module):
+    """Sinusoidal embedding of t ∈ [0, 1], then Linear–SiLU–Linear to the model's width.
+
+    The frequencies run geometrically from half a turn to 64 turns over the whole time span, so that
+    the embedding is smooth in t and still tells frames apart.
+    """
+
+    frequency: Tensor
+
+    def __init__(self, width: int, num_frequencies: int = 16) -> None:
+        super().__init__()
+        frequency = torch.pi * torch.exp(torch.linspace(0, log(128), num_frequencies))
+        self.register_buffer("frequency", frequency, persistent=False)
+        self.mlp = MLP(2 * num_frequencies, width, width, F.silu)
+
+    def forward(self, time: Float[Tensor, " B"] | None) -> Float[Tensor, "B width"]:
+        """Embed the times; a time-conditioned model cannot do without them."""
+        if time is None:
+            raise InputError(
+                "this problem is conditioned on time: pass time=, one t in [0, 1] per sample"
+            )
+        angle = time[:, None] * self.frequency
+        return self.mlp(torch.cat((angle.sin(), angle.cos()), dim=-1))
