@@ -1,0 +1,202 @@
+"""A trained operator as its users see it: physical values in, physical values out."""
+
+from collections.abc import Iterator
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cato.data.normalise import Normaliser
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.problem import Problem
+
+Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+class Frame(NamedTuple):
+    """One application of the operator to a batch of samples."""
+
+    inputs: Float[Tensor, "B N C_in"]
+    target: Float[Tensor, "B N C_out"]
+    time: Float[Tensor, " B"] | None
+
+
+def frames_to_learn(
+    problem: Problem,
+    inputs: Float[Tensor, "B N C_in"],
+    targets: Float[Tensor, "B *T N C_out"],
+) -> Iterator[Frame]:
+    """What a model is trained on: one frame if steady, else all frames of the time protocol.
+
+    Rollouts are taught with the true past ("teacher forcing"), whatever the model would predict.
+    """
+    if problem.time == "steady":
+        yield Frame(inputs, targets, None)
+        return
+    past = inputs
+    for step, target in enumerate(targets.unbind(1)):
+        if problem.time == "rollout":
+            yield Frame(past, target, None)
+            past = torch.cat((past[..., problem.num_outputs :], target), dim=-1)
+        else:
+            yield Frame(inputs, target, _frame_time(problem, step, inputs))
+
+
+def _frame_time(problem: Problem, step: int, like: Tensor) -> Float[Tensor, " B"]:
+    """Frames are spread evenly over t ∈ [0, 1]."""
+    return like.new_full((len(like),), step / max(1, problem.num_steps - 1))
+
+
+class Surrogate(nn.Module):
+    """A model with its normaliser.
+
+    Calling it keeps the contract of `Operator.forward`, in physical units; `predict` is for users.
+
+    Args:
+        model: The operator on normalised values.
+        normaliser: Fitted on the training split.
+        flux_scale: Physical size of the flux of each output channel; 1 unless given.
+        coords: The nodes, where all samples share them.
+    """
+
+    def __init__(
+        self,
+        model: Operator,
+        normaliser: Normaliser,
+        flux_scale: Float[Tensor, " C_out"] | None = None,
+        coords: Float[Tensor, "N D"] | None = None,
+    ) -> None:
+        super().__init__()
+        self.model = model
+        self.normaliser = normaliser
+        if flux_scale is None:
+            flux_scale = torch.ones(model.problem.num_outputs)
+        self.register_buffer("flux_scale", flux_scale)
+        self.register_buffer("coords", coords)
+
+    @property
+    def problem(self) -> Problem:
+        """What was learnt."""
+        return self.model.problem
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        inputs: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """One frame of the solution and its flux, in physical units."""
+        values, flux = self.model(
+            self.normaliser.encode_coords(coords),
+            self.normaliser.encode_inputs(inputs),
+            time=time,
+            shape=shape,
+            mask=mask,
+        )
+        if flux is not None:
+            flux = flux * self.flux_scale[:, None]
+        return Prediction(self.normaliser.decode_outputs(values), flux)
+
+    def solve(
+        self,
+        coords: Float[Tensor, "B N D"],
+        inputs: Float[Tensor, "B N C_in"],
+        *,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Float[Tensor, "B *T N C_out"]:
+        """The whole solution: all frames of the time protocol, rollouts fed with themselves."""
+        problem = self.problem
+        if problem.time == "steady":
+            return self(coords, inputs, shape=shape, mask=mask).values
+        frames, past = [], inputs
+        for step in range(problem.num_steps):
+            time = _frame_time(problem, step, inputs) if problem.has_time else None
+            frame = self(coords, past, time=time, shape=shape, mask=mask).values
+            frames.append(frame)
+            if problem.time == "rollout":
+                past = torch.cat((past[..., problem.num_outputs :], frame), dim=-1)
+        return torch.stack(frames, dim=1)
+
+    @torch.no_grad()
+    def predict(self, inputs: Array, coords: Array | None = None, batch_size: int = 16) -> Array:
+        """Solve for arrays as they lie in files: samples first, mesh axes, channels last.
+
+        Args:
+            inputs: (S, *mesh, C_in). Where the problem has no input channels, C_in is 0.
+            coords: (S, *mesh, D), or (*mesh, D) for all samples. May be left out where all training
+                samples had the same nodes and `inputs` is on that mesh.
+            batch_size: Samples solved at once.
+
+        Returns:
+            (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy.
+        """
+        values = _as_tensor(inputs, "inputs").to(self.flux_scale.device)
+        nodes, shape = self._nodes(values, coords)
+        flat = values.flatten(1, -2)
+        was_training = self.training
+        self.eval()
+        solutions = [
+            self.solve(
+                nodes.expand(len(flat), -1, -1)[first : first + batch_size],
+                flat[first : first + batch_size],
+                shape=shape,
+            )
+            for first in range(0, len(flat), batch_size)
+        ]
+        self.train(was_training)
+        solution = torch.cat(solutions).unflatten(-2, shape)
+        return solution.cpu().numpy() if isinstance(inputs, np.ndarray) else solution
+
+    def _nodes(
+        self, inputs: Tensor, coords: Array | None
+    ) -> tuple[Float[Tensor, "#S N D"], tuple[int, ...]]:
+        """Checked coordinates for `inputs`, samples first and nodes flat, and the mesh shape."""
+        problem = self.problem
+        num_axes = len(problem.shape)
+        if inputs.ndim != num_axes + 2 or inputs.shape[-1] != problem.num_inputs:
+            raise InputError(
+                f"inputs must have shape (samples, {', '.join(num_axes * 'n')}, "
+                f"{problem.num_inputs}) with channels {problem.inputs}; got {tuple(inputs.shape)}"
+            )
+        if not len(inputs):
+            raise InputError("inputs hold no sample")
+        shape = tuple(inputs.shape[1:-1])
+        if coords is None:
+            if self.coords is None or len(self.coords) != inputs.shape[1:-1].numel():
+                raise InputError(
+                    f"coords are needed: the model was trained on {problem.shape} nodes"
+                    f"{'' if self.coords is not None else ' that differ between samples'} "
+                    f"and the inputs have {shape}"
+                )
+            return self.coords[None], shape
+        nodes = _as_tensor(coords, "coords").to(inputs.device)
+        if nodes.ndim == num_axes + 1:
+            nodes = nodes[None]
+        if tuple(nodes.shape[1:]) != (*shape, problem.dimension) or len(nodes) not in (
+            1,
+            len(inputs),
+        ):
+            raise InputError(
+                f"coords must have shape {(*shape, problem.dimension)} or "
+                f"{(len(inputs), *shape, problem.dimension)} to fit the inputs; "
+                f"got {tuple(nodes.shape)}"
+            )
+        return nodes.flatten(1, -2), shape
+
+
+def _as_tensor(array: Array, what: str) -> Tensor:
+    try:
+        tensor = torch.as_tensor(array, dtype=torch.float32)
+    except (TypeError, ValueError) as error:
+        raise InputError(f"{what} must be an array of numbers ({error})") from None
+    if not torch.isfinite(tensor).all():
+        bad = int((~torch.isfinite(tensor)).flatten(1).any(1).nonzero()[0])
+        raise InputError(f"{what}: sample {bad} has NaN or infinite values")
+    return tensor

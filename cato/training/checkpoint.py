@@ -1,0 +1,81 @@
+"""Checkpoints: a safetensors file of weights and optimiser state, and a JSON file that vouches for it.
+
+The tensors are written first, the JSON with their digest last, each atomically: a checkpoint exists
+if its JSON does, and is whole if the digest agrees. Nothing is ever loaded with pickle.
+
+    last-00000120.safetensors, last-00000120.json   to resume from; the newest two are kept
+    best-00000090.safetensors, best-00000090.json   lowest validation error; the newest is kept
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from cato.errors import InputError
+from cato.files import atomic_write, digest, read_json, write_json
+from cato.progress import console
+
+Kind = Literal["last", "best"]
+KEEP: dict[Kind, int] = {"last": 2, "best": 1}
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One saved moment of a training."""
+
+    tensors: dict[str, Tensor]
+    state: dict[str, Any]
+
+
+def save_checkpoint(folder: Path, kind: Kind, step: int, checkpoint: Checkpoint) -> None:
+    """Write a checkpoint and remove the ones it makes superfluous."""
+    vouch = folder / f"{kind}-{step:08d}.json"
+    weights = vouch.with_suffix(".safetensors")
+    tensors = {name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()}
+    with atomic_write(weights) as temporary:
+        save_file(tensors, temporary)
+        checksum = digest(temporary)
+    write_json(vouch, {"format": FORMAT, "sha256": checksum, "state": checkpoint.state})
+    for old in _newest_first(folder, kind)[KEEP[kind] :]:
+        old.unlink(missing_ok=True)
+        old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def load_checkpoint(folder: Path, kind: Kind) -> Checkpoint | None:
+    """The newest checkpoint that is whole; None if there has never been one.
+
+    A damaged one is reported and the one before it is used.
+    """
+    candidates = _newest_first(folder, kind)
+    for vouch in candidates:
+        try:
+            return _read(vouch)
+        except InputError as error:
+            console.print(f"[yellow]checkpoint {vouch.stem} is damaged, using the one before:[/] {error}")
+    if candidates:
+        raise InputError(
+            f"all checkpoints in {folder} are damaged; remove the folder and train again"
+        )
+    return None
+
+
+def _newest_first(folder: Path, kind: Kind) -> list[Path]:
+    return sorted(folder.glob(f"{kind}-*.json"), reverse=True)
+
+
+def _read(vouch: Path) -> Checkpoint:
+    values = read_json(vouch, "checkpoint")
+    if not isinstance(values, dict) or values.get("format") != FORMAT:
+        raise InputError(f"{vouch} is not a checkpoint of format {FORMAT}")
+    weights = vouch.with_suffix(".safetensors")
+    try:
+        if digest(weights) != values["sha256"]:
+            raise InputError(f"{weights} does not have the checksum that was recorded for it")
+        return Checkpoint(load_file(weights), values["state"])
+    except (OSError, KeyError, SafetensorError) as error:
+        raise InputError(f"{weights} cannot be read ({error})") from None

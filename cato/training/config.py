@@ -1,0 +1,121 @@
+"""The settings of a run, and the recipes that fill them in.
+
+A recipe is a small TOML file per benchmark that says only what differs from the defaults, for each
+scale: `[small.train]`, `[small.loss]`, and `[small.models.NAME]` for a model's own settings.
+"""
+
+import tomllib
+from dataclasses import dataclass, field, fields
+from importlib.resources import files
+from typing import Annotated, Any, Literal
+
+from annotated_types import Ge
+
+from cato.config import Count, NonNegative, Positive, from_dict, to_dict
+from cato.data.benchmarks import get_benchmark
+from cato.errors import InputError
+from cato.models.registry import model_entry
+from cato.physics import LossConfig
+
+Seed = Annotated[int, Ge(0)]
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """Which data."""
+
+    root: str = "data"
+    """Folder of the data files; generated there where missing."""
+    seed: Seed = 0
+    """Seed of the samples."""
+    count: Count | None = None
+    """Number of training samples, where it differs from the scale's."""
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """How to train."""
+
+    epochs: Count = 500
+    """Passes over the training samples."""
+    minutes: Positive | None = None
+    """Fit the schedule to this time instead of `epochs`."""
+    batch_size: Count = 4
+    """Samples of one optimiser step, over all processes."""
+    optimizer: Literal["adamw", "muon"] = "adamw"
+    """AdamW for all, or Muon for the matrices of the blocks and AdamW for the rest."""
+    learning_rate: Positive = 1e-3
+    """Highest learning rate of AdamW."""
+    muon_learning_rate: Positive = 2e-3
+    """Highest learning rate of Muon, scaled to match AdamW's update size."""
+    weight_decay: NonNegative = 1e-5
+    """Decoupled weight decay."""
+    clip: NonNegative = 1.0
+    """Largest norm of the gradient; 0 does not clip."""
+    seed: Seed = 0
+    """Seed of the initial weights and the order of the samples."""
+    checkpoint_minutes: Positive = 5.0
+    """Longest time between two checkpoints; there is one after every epoch anyway."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """What to run on."""
+    devices: Count = 1
+    """Devices of this machine; under torchrun its number of processes counts."""
+    strategy: Literal["auto", "ddp", "fsdp"] = "auto"
+    """How several devices share the work: a copy each, or the parameters sharded."""
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"
+    """Number format."""
+    compile: bool = False
+    """Use torch.compile (needs a C++ compiler on CPUs)."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that defines a run."""
+
+    benchmark: str
+    scale: str
+    model_name: str
+    model: Any
+    data: DataConfig = field(default_factory=DataConfig)
+    loss: LossConfig = field(default_factory=LossConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+
+    def to_dict(self) -> dict[str, Any]:
+        """As JSON-ready values."""
+        return to_dict(self)
+
+
+def run_config(values: dict[str, Any], where: str) -> RunConfig:
+    """A checked `RunConfig` from plain values; `where` names their source in messages."""
+    values = dict(values)
+    unknown = set(values) - {f.name for f in fields(RunConfig)}
+    missing = {"benchmark", "scale", "model_name"} - set(values)
+    if unknown or missing:
+        raise InputError(f"{where}: unknown settings {sorted(unknown)}, missing {sorted(missing)}")
+    parts = {
+        "model": model_entry(values["model_name"]).config,
+        "data": DataConfig,
+        "loss": LossConfig,
+        "train": TrainConfig,
+    }
+    for name, cls in parts.items():
+        values[name] = from_dict(cls, values.get(name, {}), f"{where}, {name}")
+    return RunConfig(**values)
+
+
+def recipe(benchmark: str, scale: str, model_name: str) -> RunConfig:
+    """The settings the library recommends for a model on a benchmark."""
+    get_benchmark(benchmark).scale(scale)  # refuses what does not exist
+    table = tomllib.loads((files("cato") / "recipes" / f"{benchmark}.toml").read_text())
+    chosen = table[scale]
+    return run_config(
+        {
+            "benchmark": benchmark,
+            "scale": scale,
+            "model_name": model_name,
+            "model": chosen.get("models", {}).get(model_name, {}),
+            "loss": chosen.get("loss", {}),
+            "train": chosen.get("train", {}),
+        },
+        f"recipe {benchmark}.toml, {scale}",
+    )

@@ -1,0 +1,97 @@
+"""The error of a surrogate on samples it was not trained on, and the time it takes."""
+
+import time
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cato.data.dataset import Dataset
+from cato.errors import InputError
+from cato.physics import relative_l2, relative_l2_per_frame, summarise
+from cato.surrogate import Surrogate
+
+SAMPLES_AT_ONCE = 16
+
+
+@torch.no_grad()
+def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
+    """The surrogate's solutions for all samples, on the CPU."""
+    device = surrogate.flux_scale.device
+    was_training = surrogate.training
+    surrogate.eval()
+    solutions = []
+    for first in range(0, len(data), SAMPLES_AT_ONCE):
+        batch = data.batch(slice(first, first + SAMPLES_AT_ONCE))
+        mask = None if batch.mask is None else batch.mask.to(device)
+        solution = surrogate.solve(
+            batch.coords.to(device), batch.inputs.to(device), shape=data.problem.shape, mask=mask
+        )
+        solutions.append(solution.float().cpu())
+    surrogate.train(was_training)
+    return torch.cat(solutions)
+
+
+def mean_error(surrogate: Surrogate, data: Dataset) -> float:
+    """Mean relative L2 error over the samples; 0 for none."""
+    if not len(data):
+        return 0.0
+    return relative_l2(solve_all(surrogate, data), data.targets, data.mask).mean().item()
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """Errors on a set of samples."""
+
+    solutions: Tensor
+    errors: Tensor
+    """Relative L2 error of each sample."""
+    frame_errors: Tensor | None
+    """Mean error of each frame, for problems in time."""
+    mean_predictor: float | None
+    """Error of always answering the mean of the training targets: what any model must beat."""
+    seconds_per_sample: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON-ready figures."""
+        summary = summarise(self.errors)
+        return {
+            "relative_l2": summary.mean,
+            "median": summary.median,
+            "p90": summary.p90,
+            "worst": summary.worst,
+            "worst_sample": summary.worst_index,
+            "num_samples": len(self.errors),
+            "seconds_per_sample": self.seconds_per_sample,
+            "mean_predictor": self.mean_predictor,
+            "frame_errors": None if self.frame_errors is None else self.frame_errors.tolist(),
+        }
+
+
+def evaluate(surrogate: Surrogate, data: Dataset, train_mean: Tensor | None) -> Evaluation:
+    """Errors and time on `data`.
+
+    Args:
+        surrogate: What is judged.
+        data: Held-out samples.
+        train_mean: Mean target of the training samples; None where `data` is on another mesh.
+    """
+    if not len(data):
+        raise InputError("there are no samples to evaluate on")
+    solve_all(surrogate, data.subset(slice(0, 1)))  # the first call compiles and allocates
+    began = time.perf_counter()
+    solutions = solve_all(surrogate, data)
+    seconds = (time.perf_counter() - began) / len(data)
+    in_time = data.problem.time != "steady"
+    mean_predictor = None
+    if train_mean is not None:
+        means = train_mean.expand_as(data.targets)
+        mean_predictor = relative_l2(means, data.targets, data.mask).mean().item()
+    return Evaluation(
+        solutions,
+        relative_l2(solutions, data.targets, data.mask),
+        relative_l2_per_frame(solutions, data.targets, data.mask).mean(0) if in_time else None,
+        mean_predictor,
+        seconds,
+    )

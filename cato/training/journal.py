@@ -1,0 +1,69 @@
+"""What is written while training: a JSON line per epoch and, where it is installed, TensorBoard."""
+
+import json
+import time
+from collections import deque
+from typing import Any, Self
+
+from cato.errors import InputError
+from cato.training.run import Run
+
+
+class Journal:
+    """The log of one training.
+
+    Args:
+        run: The run folder.
+        step: Where the training goes on; lines after it belong to steps that will be done again.
+        active: False in all but one process.
+    """
+
+    def __init__(self, run: Run, step: int, active: bool) -> None:
+        self.run, self.active = run, active
+        self._lines = [line for line in run.log() if line["step"] <= step]
+        self._recent: deque[tuple[float, int]] = deque(maxlen=50)
+
+    def __enter__(self) -> Self:
+        self._board = None
+        if self.active:
+            self.run.write_log(self._lines)
+            self._board = _tensorboard(self.run)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._board is not None:
+            self._board.close()
+
+    def write(self, line: dict[str, Any]) -> None:
+        """Append a line."""
+        if not self.active:
+            return
+        path = self.run.folder / "log.jsonl"
+        try:
+            with path.open("a") as handle:
+                handle.write(json.dumps(line) + "\n")
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from error
+        if self._board is not None:
+            for name, value in line.items():
+                self._board.add_scalar(name, value, line["step"])
+
+    def count(self, num_samples: int) -> None:
+        """Note that samples were done now."""
+        self._recent.append((time.monotonic(), num_samples))
+
+    @property
+    def rate(self) -> float:
+        """Samples per second over the last steps."""
+        if len(self._recent) < 2:
+            return 0.0
+        (start, first), (end, _) = self._recent[0], self._recent[-1]
+        return (sum(n for _, n in self._recent) - first) / max(end - start, 1e-9)
+
+
+def _tensorboard(run: Run) -> Any:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        return None
+    return SummaryWriter(str(run.folder / "tensorboard"))

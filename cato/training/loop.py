@@ -1,0 +1,344 @@
+"""The training loop.
+
+One optimiser step after another, from wherever the last checkpoint stands: what a step does depends
+on its number alone (schedule, epoch, order of samples), so an interrupted run ends bit for bit like
+an uninterrupted one.
+"""
+
+import math
+import time
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from lightning_fabric import Fabric
+from torch import Tensor
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.optim import Optimizer
+
+from cato.data.dataset import Dataset, Splits
+from cato.data.normalise import Normaliser
+from cato.errors import InputError
+from cato.models.registry import build_model
+from cato.physics import PhysicalLoss, gradient_rms, inverse_metric
+from cato.progress import Bar, console, progress_bar
+from cato.surrogate import Surrogate, frames_to_learn
+from cato.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from cato.training.config import RunConfig
+from cato.training.engine import make_fabric
+from cato.training.evaluate import mean_error
+from cato.training.journal import Journal
+from cato.training.optim import build_optimizers, set_cycle
+from cato.training.run import Run
+from cato.training.schedule import one_cycle
+from cato.training.stop import StopRequest
+
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+CALIBRATION_SECONDS = 4.0
+
+
+@dataclass
+class TrainState:
+    """Where a training stands; saved with every checkpoint."""
+
+    step: int = 0
+    num_steps: int = 0
+    best_error: float = math.inf
+    best_step: int = 0
+    seconds: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)
+    """Sums over the samples of the current epoch of the loss and its terms."""
+    num_summed: int = 0
+
+
+class Training:
+    """One training: model, data, optimisers and where it stands.
+
+    Args:
+        run: The folder it is recorded in. If that holds a checkpoint, the training goes on there.
+        splits: Training and validation data.
+    """
+
+    def __init__(self, run: Run, splits: Splits, fabric: Fabric) -> None:
+        self.run, self.config, self.fabric = run, run.config.train, fabric
+        self.train_set, self.validation_set = splits.train, splits.validation
+        torch.manual_seed(self.config.seed)
+        self.surrogate, self.loss, self.metric = prepare(run.config, splits.train)
+        self.loss = fabric.to_device(self.loss)
+        module = torch.compile(self.surrogate) if self.config.compile else self.surrogate
+        self.module = fabric.setup_module(module)
+        self.raw_optimizers = build_optimizers(self.surrogate.model, self.config)
+        optimizers = fabric.setup_optimizers(*self.raw_optimizers)
+        self.optimizers = list(optimizers) if isinstance(optimizers, tuple) else [optimizers]
+        self.steps_per_epoch = math.ceil(len(self.train_set) / self.config.batch_size)
+        self.state = TrainState()
+        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+
+    # -- the loop ---------------------------------------------------------------------------
+
+    def fit(self) -> bool:
+        """Train to the end; False if a signal stopped it before, with everything saved."""
+        state = self.state
+        with (
+            StopRequest() as stop,
+            Journal(self.run, state.step, active=self.fabric.is_global_zero) as journal,
+            progress_bar(f"training {self.run.config.model_name}", state.num_steps) as bar,
+        ):
+            last_saved = time.monotonic()
+            while state.step < state.num_steps:
+                began = time.monotonic()
+                stopping = self.step(stop.requested)
+                state.seconds += time.monotonic() - began
+                self._show(bar, journal)
+                finished = state.step == state.num_steps
+                if finished or state.step % self.steps_per_epoch == 0:
+                    self.end_epoch(journal)
+                elif not stopping and time.monotonic() < last_saved + self._patience:
+                    continue
+                self.save("last")
+                last_saved = time.monotonic()
+                if stopping and not finished:
+                    return False
+        return True
+
+    def step(self, stop_requested: bool = False) -> bool:
+        """One optimiser step; returns whether any process was asked to stop."""
+        indices = self._batch_indices(self.state.step)
+        set_cycle(self.raw_optimizers, one_cycle(self.state.step, self.state.num_steps))
+        sums = self._accumulate_gradients(indices)
+        totals = self._over_processes(torch.tensor([*sums.values(), float(stop_requested)]))
+        if not math.isfinite(totals[0]):
+            epoch, batch = divmod(self.state.step, self.steps_per_epoch)
+            raise InputError(
+                f"the loss became {totals[0]} in epoch {epoch + 1}, batch {batch + 1}; the last "
+                f"good checkpoint is kept. Try a lower --train.learning-rate"
+            )
+        if self.config.clip:
+            parameters = [p for p in self.surrogate.parameters() if p.requires_grad]
+            torch.nn.utils.clip_grad_norm_(parameters, self.config.clip)
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        summed = Counter(self.state.sums)
+        for name, total in zip(sums, totals, strict=False):
+            summed[name] += total * len(indices)
+        self.state.sums = dict(summed)
+        self.state.num_summed += len(indices)
+        self.state.step += 1
+        return totals[-1] > 0
+
+    def _accumulate_gradients(self, indices: Tensor) -> dict[str, float]:
+        """Gradient of the batch's mean loss; returns the mean loss and terms of this share of it.
+
+        With several processes each takes some samples of the batch. Gradients are then averaged, so
+        a sample's weight is the number of processes over the size of the whole batch.
+        """
+        world = self.fabric.world_size
+        mine = indices[self.fabric.global_rank :: world]
+        weight = world / len(indices)
+        if not len(mine):  # fewer samples than processes: take part without counting
+            mine, weight = indices[:1], 0.0
+        batch = self.fabric.to_device(self.train_set.batch(mine))
+        metric = self.metric
+        if metric is not None and len(metric) > 1:
+            metric = self.fabric.to_device(metric[mine])
+        weights = batch.inputs.new_full((len(mine),), weight)
+        frames = list(frames_to_learn(self.surrogate.problem, batch.inputs, batch.targets))
+        sums: Counter[str] = Counter()
+        for number, frame in enumerate(frames, start=1):
+            with self.fabric.no_backward_sync(self.module, enabled=number < len(frames)):
+                values, flux = self.module(
+                    batch.coords, frame.inputs, time=frame.time, mask=batch.mask
+                )
+                total, terms = self.loss(
+                    values, frame.target, flux=flux, metric=metric, mask=batch.mask, weights=weights
+                )
+                self.fabric.backward(total)
+            sums["loss"] += total.item()
+            for name, term in terms.items():
+                sums[name] += term.item()
+        return dict(sums)
+
+    def end_epoch(self, journal: Journal) -> None:
+        """Validate, log and keep the best weights."""
+        state = self.state
+        began = time.monotonic()
+        error = self.validate()
+        state.seconds += time.monotonic() - began
+        if error < state.best_error:
+            state.best_error, state.best_step = error, state.step
+            self.save("best")
+        means = {name: total / state.num_summed for name, total in state.sums.items()}
+        journal.write(
+            {
+                "epoch": state.step / self.steps_per_epoch,
+                "step": state.step,
+                **means,
+                "validation": error,
+                "learning_rate": self.raw_optimizers[0].param_groups[0]["lr"],
+                "samples_per_second": journal.rate,
+                "seconds": round(state.seconds, 3),
+            }
+        )
+        state.sums, state.num_summed = {}, 0
+
+    def validate(self) -> float:
+        """Mean relative error on the validation split, over all processes."""
+        world, rank = self.fabric.world_size, self.fabric.global_rank
+        share = range(rank, len(self.validation_set), world)
+        with self.fabric.autocast():
+            error = mean_error(self.surrogate, self.validation_set.subset(list(share)))
+        sums = self._over_processes(torch.tensor([error * len(share), float(len(share))]))
+        return sums[0] / sums[1]
+
+    # -- the schedule -----------------------------------------------------------------------
+
+    def plan(self) -> None:
+        """Decide the number of steps, by epochs or so that they fill the minutes given."""
+        num_steps = self.config.epochs * self.steps_per_epoch
+        if self.config.minutes is not None:
+            per_step = self._seconds_per_step()
+            num_steps = max(1, int(60 * self.config.minutes / per_step))
+            num_steps = self.fabric.broadcast(num_steps)
+            console.print(
+                f"{1000 * per_step:.0f} ms per step: {self.config.minutes:g} minutes are "
+                f"{num_steps / self.steps_per_epoch:.1f} epochs"
+            )
+        self.state.num_steps = num_steps
+
+    def _seconds_per_step(self) -> float:
+        """Measured on the real thing, whose weights are put back afterwards."""
+        weights = {k: v.clone() for k, v in self.surrogate.state_dict().items()}
+        self.state.num_steps = 1000
+        self.step()  # the first step compiles and allocates
+        began = time.monotonic()
+        num_steps = 0
+        while time.monotonic() - began < CALIBRATION_SECONDS or num_steps < 3:
+            self.step()
+            num_steps += 1
+        per_step = (time.monotonic() - began) / num_steps
+        began = time.monotonic()
+        self.validate()
+        per_step += (time.monotonic() - began) / self.steps_per_epoch
+        self.surrogate.load_state_dict(weights)
+        for optimizer in self.raw_optimizers:
+            optimizer.state.clear()
+        self.state = TrainState()
+        return per_step
+
+    def _batch_indices(self, step: int) -> Tensor:
+        """The samples of a step: each epoch has its own order, drawn from the seed."""
+        epoch, batch = divmod(step, self.steps_per_epoch)
+        if self._order[0] != epoch:
+            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + epoch)
+            self._order = (epoch, torch.randperm(len(self.train_set), generator=generator))
+        size = self.config.batch_size
+        return self._order[1][batch * size : (batch + 1) * size]
+
+    @property
+    def _patience(self) -> float:
+        return 60 * self.config.checkpoint_minutes
+
+    def _over_processes(self, values: Tensor) -> list[float]:
+        """Mean over all processes."""
+        if self.fabric.world_size > 1:
+            values = self.fabric.all_reduce(self.fabric.to_device(values), reduce_op="mean")
+        return values.tolist()
+
+    def _show(self, bar: Bar, journal: Journal) -> None:
+        state = self.state
+        journal.count(self.config.batch_size)
+        loss = state.sums["loss"] / state.num_summed
+        best = "" if math.isinf(state.best_error) else f" best validation {state.best_error:.2%}"
+        bar(
+            state.step,
+            f"epoch {1 + (state.step - 1) // self.steps_per_epoch} loss {loss:.4f}{best} "
+            f"{journal.rate:.0f} samples/s",
+        )
+
+    # -- checkpoints ------------------------------------------------------------------------
+
+    def save(self, kind: str) -> None:
+        """Write a checkpoint; `best` has the weights only."""
+        tensors = dict(get_model_state_dict(self.surrogate, options=WHOLE))
+        if kind == "last":
+            tensors |= _flatten(
+                get_optimizer_state_dict(self.surrogate, self.raw_optimizers, options=WHOLE)
+            )
+        if self.fabric.is_global_zero:
+            save_checkpoint(
+                self.run.checkpoints,
+                kind,  # type: ignore[arg-type]
+                self.state.step,
+                Checkpoint(tensors, asdict(self.state)),
+            )
+        self.fabric.barrier()
+
+    def restore(self) -> bool:
+        """Go to the last checkpoint; False if there is none."""
+        checkpoint = load_checkpoint(self.run.checkpoints, "last")
+        if checkpoint is None:
+            return False
+        self.state = TrainState(**checkpoint.state)
+        optimizer_state = get_optimizer_state_dict(
+            self.surrogate, self.raw_optimizers, options=WHOLE
+        )
+        weights = {
+            k: v for k, v in checkpoint.tensors.items() if not k.startswith(_OPTIMIZER)
+        }
+        set_model_state_dict(self.surrogate, weights, options=WHOLE)
+        set_optimizer_state_dict(
+            self.surrogate,
+            self.raw_optimizers,
+            _unflatten(checkpoint.tensors, optimizer_state),
+            options=WHOLE,
+        )
+        return True
+
+
+_OPTIMIZER = "optimizer/"
+
+
+def _flatten(optimizer_state: dict[str, Any]) -> dict[str, Tensor]:
+    return {
+        f"{_OPTIMIZER}{name}/{key}": value
+        for name, values in optimizer_state["state"].items()
+        for key, value in values.items()
+    }
+
+
+def _unflatten(tensors: dict[str, Tensor], like: dict[str, Any]) -> dict[str, Any]:
+    state: dict[str, dict[str, Tensor]] = {}
+    for path, tensor in tensors.items():
+        if path.startswith(_OPTIMIZER):
+            name, key = path.removeprefix(_OPTIMIZER).rsplit("/", 1)
+            state.setdefault(name, {})[key] = tensor
+    return {"state": state, "param_groups": like["param_groups"]}
+
+
+def prepare(
+    config: RunConfig, train_set: Dataset
+) -> tuple[Surrogate, PhysicalLoss, Tensor | None]:
+    """A new surrogate, its loss, and the metric of the training meshes where the loss needs one."""
+    problem = train_set.problem
+    model = build_model(config.model_name, config.model, problem)
+    metric, scale = None, None
+    if config.loss.needs_metric and problem.geometry != "cloud":
+        metric = inverse_metric(train_set.coords, problem.shape, problem.periodic, problem.period)
+        if config.loss.needs_scale:
+            scale = gradient_rms(train_set.targets, metric, problem.shape, problem.periodic)
+    loss = PhysicalLoss(config.loss, problem, scale)
+    flux_head = getattr(model, "flux_head", None)
+    if flux_head is not None and not config.loss.needs_flux:
+        # Nothing would ever reach it, and distributed training waits for every gradient.
+        flux_head.requires_grad_(False)
+    coords = train_set.coords if train_set.coords.ndim == 2 else None
+    return Surrogate(model, Normaliser.fit(train_set), scale, coords), loss, metric

@@ -1,0 +1,118 @@
+"""The run folder: everything about one training, for every command that comes after it.
+
+    run.json            settings, problem, environment and the command that made it
+    log.jsonl           one line per epoch
+    checkpoints/        see `cato.training.checkpoint`
+    evaluation.json     written by `cato evaluate`
+    report.html         written by `cato report`
+"""
+
+import json
+import os
+import platform
+import shlex
+import sys
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cato import __version__
+from cato.errors import InputError
+from cato.files import atomic_write, read_json, write_json
+from cato.problem import Problem
+from cato.training.config import RunConfig, run_config
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Run:
+    """An existing run folder."""
+
+    folder: Path
+    config: RunConfig
+    problem: Problem
+    record: dict[str, Any]
+    """All of run.json."""
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.folder / "checkpoints"
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the training log."""
+        path = self.folder / "log.jsonl"
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+    def write_log(self, lines: list[dict[str, Any]]) -> None:
+        """Replace the training log."""
+        with atomic_write(self.folder / "log.jsonl") as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def create_run(folder: Path, config: RunConfig, problem: Problem) -> Run:
+    """Start a new run folder; one that holds a run already is refused."""
+    folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose another --out")
+    if (folder / "run.json").exists():
+        raise InputError(
+            f"{folder} already holds a run; continue it with `cato train --resume {folder}` "
+            f"or choose another --out"
+        )
+    record = {
+        "format": FORMAT,
+        "cato": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": " ".join(["cato", *map(shlex.quote, sys.argv[1:])]),
+        "config": config.to_dict(),
+        "problem": problem.to_dict(),
+        "environment": environment(),
+    }
+    write_json(folder / "run.json", record)
+    return Run(folder, config, problem, record)
+
+
+def open_run(folder: Path) -> Run:
+    """Read a run folder."""
+    folder = Path(folder)
+    record = read_json(folder / "run.json", f"{folder} is not a run folder")
+    if not isinstance(record, dict) or "format" not in record:
+        raise InputError(f"{folder}/run.json is not the record of a cato run")
+    if record["format"] != FORMAT:
+        raise InputError(
+            f"{folder} was made by cato {record.get('cato')} with run format {record['format']}; "
+            f"this is cato {__version__} with format {FORMAT}: use that version or train again"
+        )
+    try:
+        config = run_config(record["config"], f"{folder}/run.json")
+        problem = Problem.from_dict(record["problem"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{folder}/run.json is incomplete ({error}); train again") from None
+    return Run(folder, config, problem, record)
+
+
+def environment() -> dict[str, Any]:
+    """What a result may depend on, beside the settings."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), "")

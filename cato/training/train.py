@@ -1,0 +1,107 @@
+"""Starting, resuming and loading trainings."""
+
+from pathlib import Path
+
+from lightning_fabric import Fabric
+
+from cato.data.dataset import Splits, load_dataset
+from cato.data.lock import locked
+from cato.data.normalise import Normaliser
+from cato.data.spec import DataSpec
+from cato.errors import InputError
+from cato.models.registry import build_model
+from cato.progress import console
+from cato.surrogate import Surrogate
+from cato.training.checkpoint import load_checkpoint
+from cato.training.config import DataConfig, RunConfig
+from cato.training.engine import make_fabric
+from cato.training.loop import Training
+from cato.training.run import Run, create_run, open_run
+
+
+class Interrupted(Exception):
+    """A training was stopped by a signal, after saving; the run can be resumed."""
+
+    def __init__(self, run: Run) -> None:
+        super().__init__(f"stopped and saved; continue with `cato train --resume {run.folder}`")
+
+
+def train(config: RunConfig, folder: Path) -> Run:
+    """Train a model from scratch into a new run folder."""
+    fabric = make_fabric(config.train)
+    spec = DataSpec(config.benchmark, config.scale, config.data.seed, config.data.count)
+    build_model(config.model_name, config.model, spec.problem)  # refuse before anything is written
+    splits = _load(fabric, config)
+    if fabric.is_global_zero:
+        create_run(folder, config, splits.problem)
+    fabric.barrier()
+    return _fit(open_run(folder), splits, fabric)
+
+
+def resume(folder: Path) -> Run:
+    """Go on with a run from its last checkpoint."""
+    run = open_run(folder)
+    fabric = make_fabric(run.config.train)
+    splits = _load(fabric, run.config)
+    if splits.problem != run.problem:
+        raise InputError(
+            f"{folder} was trained on other data than {run.config.data.root} now holds; "
+            f"train into a new folder"
+        )
+    return _fit(run, splits, fabric)
+
+
+def load_splits(config: RunConfig) -> Splits:
+    """The data of a run, generated where missing."""
+    data: DataConfig = config.data
+    return load_dataset(
+        config.benchmark, config.scale, seed=data.seed, count=data.count, root=Path(data.root)
+    )
+
+
+def load_surrogate(run: Run) -> Surrogate:
+    """The surrogate with the best weights of a run."""
+    checkpoint = load_checkpoint(run.checkpoints, "best")
+    if checkpoint is None:
+        raise InputError(
+            f"{run.folder} has no trained weights yet; train it with "
+            f"`cato train --resume {run.folder}`"
+        )
+    model = build_model(run.config.model_name, run.config.model, run.problem)
+    coords = checkpoint.tensors.get("coords")
+    surrogate = Surrogate(model, Normaliser(run.problem), coords=coords)
+    try:
+        surrogate.load_state_dict(checkpoint.tensors)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(
+            f"the weights in {run.folder} do not fit its model ({reason}); train again"
+        ) from None
+    return surrogate.eval()
+
+
+def _load(fabric: Fabric, config: RunConfig) -> Splits:
+    with fabric.rank_zero_first():  # one process generates, the others find the file
+        return load_splits(config)
+
+
+def _fit(run: Run, splits: Splits, fabric: Fabric) -> Run:
+    if not fabric.is_global_zero:
+        return _fit_unlocked(run, splits, fabric)
+    busy = f"another process ({{pid}}) is training in {run.folder}; wait or choose another --out"
+    with locked(run.folder / ".lock", busy):
+        return _fit_unlocked(run, splits, fabric)
+
+
+def _fit_unlocked(run: Run, splits: Splits, fabric: Fabric) -> Run:
+    training = Training(run, splits, fabric)
+    if not training.restore():
+        training.plan()
+    elif training.state.step >= training.state.num_steps:
+        console.print(f"{run.folder} is already trained to the end")
+        return run
+    else:
+        console.print(f"resuming at step {training.state.step} of {training.state.num_steps}")
+    if not training.fit():
+        raise Interrupted(run)
+    return run
