@@ -24,7 +24,11 @@ class ModelEntry:
 
 MODELS: dict[str, ModelEntry] = {
     "cato": ModelEntry(
-        "CATO", "charted attention", CatoConfig, Cato, "CATO: Charted Attention for Neural PDE Operators"
+        "CATO",
+        "charted attention",
+        CatoConfig,
+        Cato,
+        "CATO: Charted Attention for Neural PDE Operators",
     ),
     "cato_pc": ModelEntry(
         "CATO-PC", "charted attention", CatoPCConfig, CatoPC, "the same paper, appendix CATO-PC"

@@ -1,4 +1,4 @@
-"""Checkpoints: a safetensors file of weights and optimiser state, and a JSON file that vouches for it.
+"""Checkpoints: a safetensors file of weights and optimiser state, and a JSON that vouches for it.
 
 The tensors are written first, the JSON with their digest last, each atomically: a checkpoint exists
 if its JSON does, and is whole if the digest agrees. Nothing is ever loaded with pickle.
@@ -56,7 +56,9 @@ def load_checkpoint(folder: Path, kind: Kind) -> Checkpoint | None:
         try:
             return _read(vouch)
         except InputError as error:
-            console.print(f"[yellow]checkpoint {vouch.stem} is damaged, using the one before:[/] {error}")
+            console.print(
+                f"[yellow]checkpoint {vouch.stem} is damaged, using the one before:[/] {error}"
+            )
     if candidates:
         raise InputError(
             f"all checkpoints in {folder} are damaged; remove the folder and train again"

@@ -1,18 +1,27 @@
 """The error of a surrogate on samples it was not trained on, and the time it takes."""
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from cato.data.dataset import Dataset
+from cato.data.dataset import Dataset, load_dataset
+from cato.data.draw import draw
+from cato.data.spec import DataSpec
 from cato.errors import InputError
+from cato.files import write_json
 from cato.physics import relative_l2, relative_l2_per_frame, summarise
 from cato.surrogate import Surrogate
+from cato.training.run import Run
+from cato.training.weights import load_splits, load_surrogate
 
 SAMPLES_AT_ONCE = 16
+SOLVER_SAMPLES = 5
+"""Samples on which the solver is timed."""
 
 
 @torch.no_grad()
@@ -95,3 +104,71 @@ def evaluate(surrogate: Surrogate, data: Dataset, train_mean: Tensor | None) -> 
         mean_predictor,
         seconds,
     )
+
+
+def evaluate_run(
+    run: Run, split: str = "test", resolution: int | None = None
+) -> tuple[dict[str, Any], Path]:
+    """Evaluate a run's best weights, time the solver beside them, and write the figures.
+
+    Args:
+        run: What to evaluate.
+        split: test or validation.
+        resolution: Nodes per side, where it differs from the training's.
+
+    Returns:
+        The figures and the file in the run folder that holds them.
+    """
+    if split not in ("test", "validation"):
+        raise InputError(f"the split must be test or validation; got {split!r}")
+    surrogate = load_surrogate(run)
+    evaluation, spec = evaluate_split(run, surrogate, split, resolution)
+    figures = {
+        "benchmark": run.config.benchmark,
+        "scale": run.config.scale,
+        "model": run.config.model_name,
+        "split": split,
+        "shape": list(spec.problem.shape),
+        **evaluation.to_dict(),
+        "solver_seconds_per_sample": solver_seconds(spec, split),
+        "threads": torch.get_num_threads(),
+    }
+    suffix = ("" if split == "test" else f"-{split}") + (f"-r{resolution}" if resolution else "")
+    path = run.folder / f"evaluation{suffix}.json"
+    write_json(path, figures)
+    return figures, path
+
+
+def evaluate_split(
+    run: Run, surrogate: Surrogate, split: str, resolution: int | None = None
+) -> tuple[Evaluation, DataSpec]:
+    """Evaluate on one split of the run's data, or of the same samples at another resolution."""
+    config = run.config
+    spec = DataSpec(config.benchmark, config.scale, config.data.seed, config.data.count)
+    train_mean = None
+    if resolution is None:
+        splits = load_splits(config)
+        if splits.train.mask is None:
+            train_mean = splits.train.targets.mean(0)
+    else:
+        spec = replace(spec, count=None, resolution=resolution, splits=(split,))
+        root = Path(config.data.root)
+        splits = load_dataset(
+            spec.benchmark,
+            spec.scale,
+            seed=spec.seed,
+            resolution=resolution,
+            splits=spec.splits,
+            root=root,
+        )
+    return evaluate(surrogate, splits.datasets[split], train_mean), spec
+
+
+def solver_seconds(spec: DataSpec, split: str) -> float:
+    """Median time of the numerical solver for one sample, on one core."""
+    seconds = []
+    for index in range(min(SOLVER_SAMPLES, spec.counts[split])):
+        began = time.perf_counter()
+        draw(spec, split, index)
+        seconds.append(time.perf_counter() - began)
+    return median(seconds)

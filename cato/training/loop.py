@@ -9,7 +9,6 @@ import math
 import time
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,7 +21,6 @@ from torch.distributed.checkpoint.state_dict import (
     set_model_state_dict,
     set_optimizer_state_dict,
 )
-from torch.optim import Optimizer
 
 from cato.data.dataset import Dataset, Splits
 from cato.data.normalise import Normaliser
@@ -33,7 +31,6 @@ from cato.progress import Bar, console, progress_bar
 from cato.surrogate import Surrogate, frames_to_learn
 from cato.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from cato.training.config import RunConfig
-from cato.training.engine import make_fabric
 from cato.training.evaluate import mean_error
 from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, set_cycle
@@ -291,9 +288,7 @@ class Training:
         optimizer_state = get_optimizer_state_dict(
             self.surrogate, self.raw_optimizers, options=WHOLE
         )
-        weights = {
-            k: v for k, v in checkpoint.tensors.items() if not k.startswith(_OPTIMIZER)
-        }
+        weights = {k: v for k, v in checkpoint.tensors.items() if not k.startswith(_OPTIMIZER)}
         set_model_state_dict(self.surrogate, weights, options=WHOLE)
         set_optimizer_state_dict(
             self.surrogate,
@@ -324,9 +319,7 @@ def _unflatten(tensors: dict[str, Tensor], like: dict[str, Any]) -> dict[str, An
     return {"state": state, "param_groups": like["param_groups"]}
 
 
-def prepare(
-    config: RunConfig, train_set: Dataset
-) -> tuple[Surrogate, PhysicalLoss, Tensor | None]:
+def prepare(config: RunConfig, train_set: Dataset) -> tuple[Surrogate, PhysicalLoss, Tensor | None]:
     """A new surrogate, its loss, and the metric of the training meshes where the loss needs one."""
     problem = train_set.problem
     model = build_model(config.model_name, config.model, problem)

@@ -1,4 +1,4 @@
-"""Optimisers: AdamW for everything, or Muon for the matrices inside the blocks and AdamW for the rest."""
+"""Optimisers: AdamW for all, or Muon for the matrices of the blocks and AdamW for the rest."""
 
 import torch
 from torch import nn

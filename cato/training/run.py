@@ -1,10 +1,10 @@
 """The run folder: everything about one training, for every command that comes after it.
 
-    run.json            settings, problem, environment and the command that made it
-    log.jsonl           one line per epoch
-    checkpoints/        see `cato.training.checkpoint`
-    evaluation.json     written by `cato evaluate`
-    report.html         written by `cato report`
+run.json            settings, problem, environment and the command that made it
+log.jsonl           one line per epoch
+checkpoints/        see `cato.training.checkpoint`
+evaluation.json     written by `cato evaluate`
+report.html         written by `cato report`
 """
 
 import json

@@ -1,8 +1,8 @@
 """The OneCycle schedule as a pure function of the step, so that resuming needs no state.
 
-Learning rate: a cosine up from 1/25 of the peak over the first 30 % of the steps, then a cosine down
-to 1/250000 of it. AdamW's first momentum runs the other way, 0.95 → 0.85 → 0.95. These are PyTorch's
-`OneCycleLR` defaults, which the public codes of this field use (a test compares the two).
+Learning rate: a cosine up from 1/25 of the peak over the first 30 % of the steps, then a cosine
+down to 1/250000 of it. AdamW's first momentum runs the other way, 0.95 → 0.85 → 0.95. These are
+PyTorch's `OneCycleLR` defaults, which the public codes of this field use (a test compares both).
 """
 
 from dataclasses import dataclass

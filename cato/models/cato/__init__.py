@@ -1,1 +1,1 @@
-"""The paper in reading order: chart, rotary, attention, block, CATO (grid, mesh), CATO-PC (cloud)."""
+"""The paper in reading order: chart, rotary, attention, block, grid (CATO), cloud (CATO-PC)."""

@@ -1,6 +1,8 @@
 """Charted axial self-attention (paper, "Charted axial self-attention").
 
-    A(h, ζ) = Σ_k W_O^k ⊕_m softmax over the line along mesh axis k of (R(ζ_k) q)ᵀ (R(ζ_k) k) / √d_h · v
+    A(h, ζ) = Σ_k W_O^k ⊕_m softmax((R(ζ_k) q)ᵀ (R(ζ_k) k) / √d_h) v
+
+with the softmax over the nodes of a line along mesh axis k, and the sum over all axes.
 
 In 2-D the two terms are the paper's row and column attention; a mesh of three axes has three.
 """

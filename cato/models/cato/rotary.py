@@ -1,8 +1,8 @@
 """Continuous rotary position encoding (paper, "Continuous rotary positional encoding").
 
 The position p is a real chart coordinate. Pair r of a head of size d_h turns by ω_r p with
-ω_r = s θ^(−2r/d_h), so the score of two rotated vectors depends on the difference of positions only:
-(R(p_i) q)ᵀ R(p_j) k = qᵀ R(p_j − p_i) k.
+ω_r = s θ^(−2r/d_h), so the score of two rotated vectors depends on the difference of positions
+only: (R(p_i) q)ᵀ R(p_j) k = qᵀ R(p_j − p_i) k.
 
 The paper has s = 1, with which the fastest pair turns by at most 2 rad over the whole chart and
 neighbours are hardly told apart; the scale s is our addition (docs/decisions/0003-rotary-scale.md).

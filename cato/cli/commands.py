@@ -1,0 +1,287 @@
+"""The commands, one dataclass each: its fields are the options, its docstring the help.
+
+What a command needs is imported when it runs, so that help and errors come at once.
+"""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+
+from cato.cli.output import show, show_rows
+from cato.cli.parsing import GROUPS, parse, settings_type
+from cato.errors import InputError
+
+Positional = tyro.conf.Positional
+
+
+@dataclass
+class Generate:
+    """Generate the data of a benchmark (a finished file is left as it is, a killed one goes on)."""
+
+    benchmark: Positional[str]
+    """Name, see `cato benchmarks`."""
+    scale: str = "small"
+    """paper, small or smoke."""
+    seed: int = 0
+    """Seed of the samples."""
+    count: int | None = None
+    """Number of training samples."""
+    resolution: int | None = None
+    """Nodes per side."""
+    splits: tuple[str, ...] = ("train", "validation", "test")
+    """Which splits."""
+    workers: int | None = None
+    """Parallel processes; all cores by default. No sample depends on it."""
+    out: Path = Path("data")
+    """Folder of the file."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Generate and describe the file."""
+        from cato.data.generate import generate
+        from cato.data.store import read_header
+
+        path = generate(
+            self.benchmark,
+            self.scale,
+            seed=self.seed,
+            count=self.count,
+            resolution=self.resolution,
+            splits=self.splits,
+            root=self.out,
+            workers=self.workers,
+        )
+        header = read_header(path, "delete it and generate it again")
+        shape = " × ".join(map(str, header.problem.shape))
+        show(
+            "generated",
+            {"path": str(path), "nodes": shape, **header.identity["counts"], "seed": self.seed},
+            self.json,
+        )
+
+
+@dataclass
+class Train:
+    """Train a model; override settings by `--model.width 64 --train.epochs 20` and the like."""
+
+    benchmark: Positional[str] = ""
+    """What to learn, see `cato benchmarks`."""
+    scale: str = "small"
+    """paper (meant for a GPU), small (minutes on two cores) or smoke (seconds)."""
+    model: str | None = None
+    """Which model, see `cato models`; CATO by default."""
+    out: Path | None = None
+    """New run folder; runs/BENCHMARK-SCALE-MODEL by default."""
+    resume: Path | None = None
+    """Continue the run in this folder instead of starting one."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self, overrides: list[str]) -> None:
+        """Train or resume, then say how it went."""
+        from cato.training.train import resume, train
+
+        if self.resume is not None:
+            if self.benchmark or overrides or self.out or self.model:
+                raise InputError("--resume takes all settings from the run; give it alone")
+            run = resume(self.resume)
+        else:
+            config = self.config(overrides)
+            folder = self.out or Path("runs") / f"{self.benchmark}-{self.scale}-{config.model_name}"
+            run = train(config, folder)
+        log = run.log()
+        best = min(log, key=lambda line: line["validation"])
+        show(
+            "trained",
+            {
+                "run": str(run.folder),
+                "epochs": round(log[-1]["epoch"], 2),
+                "validation_relative_l2": best["validation"],
+                "best_epoch": round(best["epoch"], 2),
+                "minutes": round(log[-1]["seconds"] / 60, 2),
+            },
+            self.json,
+            then=f"cato evaluate {run.folder}",
+        )
+
+    def config(self, overrides: list[str]) -> Any:
+        """The recipe with the overrides."""
+        from cato.config import checked, to_dict
+        from cato.data.benchmarks import get_benchmark
+        from cato.models.registry import default_model
+        from cato.training.config import recipe, run_config
+
+        if not self.benchmark:
+            raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
+        problem = get_benchmark(self.benchmark).problem(self.scale)
+        config = recipe(self.benchmark, self.scale, self.model or default_model(problem))
+        settings = parse(settings_type(config), overrides, "cato train", default=config)
+        changed = {name: checked(getattr(settings, name), name) for name in GROUPS}
+        values = to_dict(replace(config, **changed))
+        return run_config(values, "command line")
+
+
+@dataclass
+class Evaluate:
+    """The error of a trained model on held-out samples."""
+
+    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """Run folder."""
+    split: str = "test"
+    """test or validation."""
+    resolution: int | None = None
+    """Nodes per side, where it differs from the training's."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Evaluate and write the figures into the run folder."""
+        from cato.training.evaluate import evaluate_run
+        from cato.training.run import open_run
+
+        figures, path = evaluate_run(open_run(self.folder), self.split, self.resolution)
+        show("evaluated", {**figures, "path": str(path)}, self.json, f"cato report {self.folder}")
+
+
+@dataclass
+class Predict:
+    """Solve for the inputs of an .npz file with a trained model.
+
+    IN holds `inputs` (samples, *mesh, channels) and, where nodes differ from the training's,
+    `coords` (*mesh, D) or (samples, *mesh, D). OUT gets `outputs` and, where IN has `targets`,
+    `errors`.
+    """
+
+    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """Run folder."""
+    input: Annotated[Positional[Path], tyro.conf.arg(metavar="IN.npz")]
+    """What to solve for."""
+    output: Annotated[Positional[Path], tyro.conf.arg(metavar="OUT.npz")]
+    """New file."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Predict and write."""
+        from cato.training.predict import predict_file
+        from cato.training.run import open_run
+
+        figures = predict_file(open_run(self.folder), self.input, self.output)
+        show("predicted", figures, self.json)
+
+
+@dataclass
+class Report:
+    """Write the run's report: one self-contained HTML file with curves, errors and pictures."""
+
+    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """Run folder."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Evaluate and render."""
+        from cato.training.run import open_run
+        from cato.viz.report import write_report
+
+        show("report", {"path": str(write_report(open_run(self.folder)))}, self.json)
+
+
+@dataclass
+class Models:
+    """List the models, or show one."""
+
+    name: Positional[str] = ""
+    """A model's name, for its settings."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """List or show."""
+        from cato.models.catalogue import model_card, model_table
+
+        if self.name:
+            show(self.name, model_card(self.name), self.json)
+        else:
+            show_rows("models", model_table(), self.json)
+
+
+@dataclass
+class Benchmarks:
+    """List the benchmarks, or describe one."""
+
+    name: Positional[str] = ""
+    """A benchmark's name."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """List or describe."""
+        from cato.data.benchmarks import BENCHMARKS, get_benchmark
+
+        if self.name:
+            benchmark = get_benchmark(self.name)
+            scales = {
+                name: f"{' × '.join(map(str, benchmark.problem(name).shape))} nodes, "
+                f"{scale.train} + {scale.validation} + {scale.test} samples"
+                for name, scale in benchmark.scales.items()
+            }
+            card = {"title": benchmark.title, "description": benchmark.description, **scales}
+            show(self.name, card, self.json)
+        else:
+            rows = [
+                {
+                    "name": name,
+                    "title": benchmark.title,
+                    "geometry": benchmark.problem("paper").geometry,
+                    "nodes": " × ".join(map(str, benchmark.problem("paper").shape)),
+                    "time": benchmark.problem("paper").time,
+                }
+                for name, benchmark in BENCHMARKS.items()
+            ]
+            show_rows("benchmarks", rows, self.json)
+
+
+@dataclass
+class Demo:
+    """The whole way on Darcy in under five minutes: data, training, evaluation, report."""
+
+    out: Path = Path("runs/demo")
+    """Run folder; an earlier demo there is continued."""
+    minutes: float = 2.5
+    """Training time."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Run it all."""
+        from cato.training.config import recipe
+        from cato.training.evaluate import evaluate_run
+        from cato.training.train import resume, train
+        from cato.viz.report import write_report
+
+        if (self.out / "run.json").exists():
+            run = resume(self.out)
+        else:
+            config = recipe("darcy", "small", "cato")
+            run = train(
+                replace(config, train=replace(config.train, minutes=self.minutes)), self.out
+            )
+        figures, _ = evaluate_run(run, "test")
+        figures["report"] = str(write_report(run))
+        show("demo: CATO on Darcy flow", figures, self.json, f"open {figures['report']}")
+
+
+COMMANDS: dict[str, type[Any]] = {
+    "generate": Generate,
+    "train": Train,
+    "evaluate": Evaluate,
+    "predict": Predict,
+    "report": Report,
+    "models": Models,
+    "benchmarks": Benchmarks,
+    "demo": Demo,
+}

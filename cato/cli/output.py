@@ -1,0 +1,46 @@
+"""What the commands print: tables for people, one JSON object for scripts."""
+
+import json
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+
+def show(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> None:
+    """Print results: a table of names and values, or one JSON object."""
+    if as_json:
+        print(json.dumps(figures))
+        return
+    table = Table(title=title, show_header=False, title_justify="left")
+    for name, value in figures.items():
+        if value is not None:
+            table.add_row(name.replace("_", " "), readable(value))
+    out = Console()
+    out.print(table)
+    if then:
+        out.print(f"next: {then}")
+
+
+def show_rows(title: str, rows: list[dict[str, Any]], as_json: bool) -> None:
+    """Print a list: one line each, or one JSON object."""
+    if as_json:
+        print(json.dumps({title: rows}))
+        return
+    table = Table(title_justify="left")
+    for name in rows[0]:
+        table.add_column(name)
+    for row in rows:
+        table.add_row(*map(readable, row.values()))
+    Console().print(table)
+
+
+def readable(value: Any) -> str:
+    """A value for people."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    if isinstance(value, list):
+        return ", ".join(map(readable, value))
+    return str(value)

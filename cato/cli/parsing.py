@@ -1,0 +1,60 @@
+"""Arguments into dataclasses, by tyro; a mistake is one line."""
+
+import io
+from contextlib import redirect_stderr
+from dataclasses import field, make_dataclass
+from typing import Any, TypeVar
+
+import tyro
+
+from cato.errors import InputError
+
+Args = TypeVar("Args")
+
+GROUPS = ("model", "data", "loss", "train")
+"""The groups of settings of a run, each overridable as --GROUP.SETTING VALUE."""
+
+
+def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """Options such as --model.width with their values, and everything else."""
+    overrides: list[str] = []
+    own: list[str] = []
+    rest = iter(arguments)
+    for word in rest:
+        if any(word.startswith(f"--{group}.") for group in GROUPS):
+            overrides.append(word)
+            if "=" not in word:
+                overrides.extend([value] if (value := next(rest, None)) is not None else [])
+        else:
+            own.append(word)
+    return overrides, own
+
+
+def settings_type(config: Any) -> type[Any]:
+    """A dataclass of the four groups of settings, with the config class of the chosen model."""
+    return make_dataclass(
+        "Settings", [(group, type(getattr(config, group)), field()) for group in GROUPS]
+    )
+
+
+def parse(kind: type[Args], arguments: list[str], program: str, default: Any = None) -> Args:
+    """Parse arguments into a dataclass; a mistake is an `InputError` of one line."""
+    messages = io.StringIO()
+    options: dict[str, Any] = {}
+    if default is not None:
+        options["default"] = kind(**{group: getattr(default, group) for group in GROUPS})
+    # Settings take their value as a word, so that `--train.compile False` means what it says.
+    flags = () if default is None else (tyro.conf.FlagConversionOff,)
+    try:
+        with redirect_stderr(messages):
+            return tyro.cli(kind, args=arguments, prog=program, config=flags, **options)
+    except SystemExit as stop:
+        if stop.code:
+            raise InputError(one_line(messages.getvalue())) from None
+        raise
+
+
+def one_line(message: str) -> str:
+    """The words of a boxed message."""
+    words = "".join(" " if c in "╭─╮│╰╯┃━" else c for c in message).split()
+    return " ".join(words).removeprefix("Parsing error ").removeprefix("Unrecognized options ")

@@ -1,0 +1,41 @@
+"""What a run folder stands for: its data and its trained surrogate."""
+
+from pathlib import Path
+
+from cato.data.dataset import Splits, load_dataset
+from cato.data.normalise import Normaliser
+from cato.errors import InputError
+from cato.models.registry import build_model
+from cato.surrogate import Surrogate
+from cato.training.checkpoint import load_checkpoint
+from cato.training.config import DataConfig, RunConfig
+from cato.training.run import Run
+
+
+def load_splits(config: RunConfig) -> Splits:
+    """The data of a run, generated where missing."""
+    data: DataConfig = config.data
+    return load_dataset(
+        config.benchmark, config.scale, seed=data.seed, count=data.count, root=Path(data.root)
+    )
+
+
+def load_surrogate(run: Run) -> Surrogate:
+    """The surrogate with the best weights of a run."""
+    checkpoint = load_checkpoint(run.checkpoints, "best")
+    if checkpoint is None:
+        raise InputError(
+            f"{run.folder} has no trained weights yet; train it with "
+            f"`cato train --resume {run.folder}`"
+        )
+    model = build_model(run.config.model_name, run.config.model, run.problem)
+    coords = checkpoint.tensors.get("coords")
+    surrogate = Surrogate(model, Normaliser(run.problem), coords=coords)
+    try:
+        surrogate.load_state_dict(checkpoint.tensors)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(
+            f"the weights in {run.folder} do not fit its model ({reason}); train again"
+        ) from None
+    return surrogate.eval()
