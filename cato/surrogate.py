@@ -62,6 +62,10 @@ class Surrogate(nn.Module):
         coords: The nodes, where all samples share them.
     """
 
+    model: Operator
+    flux_scale: Tensor
+    coords: Tensor | None
+
     def __init__(
         self,
         model: Operator,
@@ -76,6 +80,11 @@ class Surrogate(nn.Module):
             flux_scale = torch.ones(model.problem.num_outputs)
         self.register_buffer("flux_scale", flux_scale)
         self.register_buffer("coords", coords)
+
+    @property
+    def device(self) -> torch.device:
+        """Where it is."""
+        return self.flux_scale.device
 
     @property
     def problem(self) -> Problem:
@@ -137,7 +146,7 @@ class Surrogate(nn.Module):
         Returns:
             (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy.
         """
-        values = _as_tensor(inputs, "inputs").to(self.flux_scale.device)
+        values = _as_tensor(inputs, "inputs").to(self.device)
         nodes, shape = self._nodes(values, coords)
         flat = values.flatten(1, -2)
         was_training = self.training
@@ -167,7 +176,7 @@ class Surrogate(nn.Module):
             )
         if not len(inputs):
             raise InputError("inputs hold no sample")
-        shape = tuple(inputs.shape[1:-1])
+        shape: tuple[int, ...] = tuple(inputs.shape[1:-1])
         if coords is None:
             if self.coords is None or len(self.coords) != inputs.shape[1:-1].numel():
                 raise InputError(

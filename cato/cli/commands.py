@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import tyro
+from tyro.conf import Positional
 
 from cato.cli.output import show, show_rows
 from cato.cli.parsing import GROUPS, parse, settings_type
 from cato.errors import InputError
-
-Positional = tyro.conf.Positional
 
 
 @dataclass
@@ -142,8 +141,9 @@ class Evaluate:
         from cato.training.evaluate import evaluate_run
         from cato.training.run import open_run
 
-        figures, path = evaluate_run(open_run(self.folder), self.split, self.resolution)
-        show("evaluated", {**figures, "path": str(path)}, self.json, f"cato report {self.folder}")
+        evaluated = evaluate_run(open_run(self.folder), self.split, self.resolution)
+        figures = {**evaluated.figures, "path": str(evaluated.path)}
+        show("evaluated", figures, self.json, f"cato report {self.folder}")
 
 
 @dataclass
@@ -187,7 +187,8 @@ class Report:
         from cato.training.run import open_run
         from cato.viz.report import write_report
 
-        show("report", {"path": str(write_report(open_run(self.folder)))}, self.json)
+        path, figures = write_report(open_run(self.folder))
+        show("report", {"path": str(path), "relative_l2": figures["relative_l2"]}, self.json)
 
 
 @dataclass
@@ -259,7 +260,6 @@ class Demo:
     def run(self) -> None:
         """Run it all."""
         from cato.training.config import recipe
-        from cato.training.evaluate import evaluate_run
         from cato.training.train import resume, train
         from cato.viz.report import write_report
 
@@ -270,9 +270,9 @@ class Demo:
             run = train(
                 replace(config, train=replace(config.train, minutes=self.minutes)), self.out
             )
-        figures, _ = evaluate_run(run, "test")
-        figures["report"] = str(write_report(run))
-        show("demo: CATO on Darcy flow", figures, self.json, f"open {figures['report']}")
+        path, figures = write_report(run)
+        figures["report"] = str(path)
+        show("demo: CATO on Darcy flow", figures, self.json, f"open {path}")
 
 
 COMMANDS: dict[str, type[Any]] = {

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,7 +27,7 @@ SOLVER_SAMPLES = 5
 @torch.no_grad()
 def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
     """The surrogate's solutions for all samples, on the CPU."""
-    device = surrogate.flux_scale.device
+    device = surrogate.device
     was_training = surrogate.training
     surrogate.eval()
     solutions = []
@@ -106,18 +106,21 @@ def evaluate(surrogate: Surrogate, data: Dataset, train_mean: Tensor | None) -> 
     )
 
 
-def evaluate_run(
-    run: Run, split: str = "test", resolution: int | None = None
-) -> tuple[dict[str, Any], Path]:
+class EvaluatedRun(NamedTuple):
+    """The figures of a run, the file that holds them, and what they were computed from."""
+
+    figures: dict[str, Any]
+    path: Path
+    evaluation: Evaluation
+
+
+def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -> EvaluatedRun:
     """Evaluate a run's best weights, time the solver beside them, and write the figures.
 
     Args:
         run: What to evaluate.
         split: test or validation.
         resolution: Nodes per side, where it differs from the training's.
-
-    Returns:
-        The figures and the file in the run folder that holds them.
     """
     if split not in ("test", "validation"):
         raise InputError(f"the split must be test or validation; got {split!r}")
@@ -136,7 +139,7 @@ def evaluate_run(
     suffix = ("" if split == "test" else f"-{split}") + (f"-r{resolution}" if resolution else "")
     path = run.folder / f"evaluation{suffix}.json"
     write_json(path, figures)
-    return figures, path
+    return EvaluatedRun(figures, path, evaluation)
 
 
 def evaluate_split(

@@ -7,39 +7,30 @@ an uninterrupted one.
 
 import math
 import time
-from collections import Counter
+from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
-from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
-    get_model_state_dict,
-    get_optimizer_state_dict,
-    set_model_state_dict,
-    set_optimizer_state_dict,
-)
 
-from cato.data.dataset import Dataset, Splits
-from cato.data.normalise import Normaliser
+from cato.data.dataset import Splits
 from cato.errors import InputError
-from cato.models.registry import build_model
-from cato.physics import PhysicalLoss, gradient_rms, inverse_metric
 from cato.progress import Bar, console, progress_bar
-from cato.surrogate import Surrogate, frames_to_learn
-from cato.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
-from cato.training.config import RunConfig
+from cato.surrogate import frames_to_learn
+from cato.training.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
 from cato.training.evaluate import mean_error
 from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, set_cycle
+from cato.training.prepare import prepare
 from cato.training.run import Run
 from cato.training.schedule import one_cycle
+from cato.training.snapshot import capture, restore
 from cato.training.stop import StopRequest
 
-WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 CALIBRATION_SECONDS = 4.0
+"""How long steps are timed to fit a schedule to a time budget."""
 
 
 @dataclass
@@ -68,9 +59,9 @@ class Training:
         self.run, self.config, self.fabric = run, run.config.train, fabric
         self.train_set, self.validation_set = splits.train, splits.validation
         torch.manual_seed(self.config.seed)
-        self.surrogate, self.loss, self.metric = prepare(run.config, splits.train)
-        self.loss = fabric.to_device(self.loss)
-        module = torch.compile(self.surrogate) if self.config.compile else self.surrogate
+        self.surrogate, loss, self.metric = prepare(run.config, splits.train)
+        self.loss = loss.to(fabric.device)
+        module: Any = torch.compile(self.surrogate) if self.config.compile else self.surrogate
         self.module = fabric.setup_module(module)
         self.raw_optimizers = build_optimizers(self.surrogate.model, self.config)
         optimizers = fabric.setup_optimizers(*self.raw_optimizers)
@@ -124,10 +115,8 @@ class Training:
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        summed = Counter(self.state.sums)
         for name, total in zip(sums, totals, strict=False):
-            summed[name] += total * len(indices)
-        self.state.sums = dict(summed)
+            self.state.sums[name] = self.state.sums.get(name, 0.0) + total * len(indices)
         self.state.num_summed += len(indices)
         self.state.step += 1
         return totals[-1] > 0
@@ -149,7 +138,7 @@ class Training:
             metric = self.fabric.to_device(metric[mine])
         weights = batch.inputs.new_full((len(mine),), weight)
         frames = list(frames_to_learn(self.surrogate.problem, batch.inputs, batch.targets))
-        sums: Counter[str] = Counter()
+        sums: defaultdict[str, float] = defaultdict(float)
         for number, frame in enumerate(frames, start=1):
             with self.fabric.no_backward_sync(self.module, enabled=number < len(frames)):
                 values, flux = self.module(
@@ -246,9 +235,10 @@ class Training:
 
     def _over_processes(self, values: Tensor) -> list[float]:
         """Mean over all processes."""
-        if self.fabric.world_size > 1:
-            values = self.fabric.all_reduce(self.fabric.to_device(values), reduce_op="mean")
-        return values.tolist()
+        if self.fabric.world_size == 1:
+            return values.tolist()
+        mean: Any = self.fabric.all_reduce(values.to(self.fabric.device), reduce_op="mean")
+        return mean.tolist()
 
     def _show(self, bar: Bar, journal: Journal) -> None:
         state = self.state
@@ -263,20 +253,12 @@ class Training:
 
     # -- checkpoints ------------------------------------------------------------------------
 
-    def save(self, kind: str) -> None:
+    def save(self, kind: Kind) -> None:
         """Write a checkpoint; `best` has the weights only."""
-        tensors = dict(get_model_state_dict(self.surrogate, options=WHOLE))
-        if kind == "last":
-            tensors |= _flatten(
-                get_optimizer_state_dict(self.surrogate, self.raw_optimizers, options=WHOLE)
-            )
+        tensors = capture(self.surrogate, self.raw_optimizers if kind == "last" else ())
         if self.fabric.is_global_zero:
-            save_checkpoint(
-                self.run.checkpoints,
-                kind,  # type: ignore[arg-type]
-                self.state.step,
-                Checkpoint(tensors, asdict(self.state)),
-            )
+            checkpoint = Checkpoint(tensors, asdict(self.state))
+            save_checkpoint(self.run.checkpoints, kind, self.state.step, checkpoint)
         self.fabric.barrier()
 
     def restore(self) -> bool:
@@ -285,53 +267,5 @@ class Training:
         if checkpoint is None:
             return False
         self.state = TrainState(**checkpoint.state)
-        optimizer_state = get_optimizer_state_dict(
-            self.surrogate, self.raw_optimizers, options=WHOLE
-        )
-        weights = {k: v for k, v in checkpoint.tensors.items() if not k.startswith(_OPTIMIZER)}
-        set_model_state_dict(self.surrogate, weights, options=WHOLE)
-        set_optimizer_state_dict(
-            self.surrogate,
-            self.raw_optimizers,
-            _unflatten(checkpoint.tensors, optimizer_state),
-            options=WHOLE,
-        )
+        restore(self.surrogate, self.raw_optimizers, checkpoint.tensors)
         return True
-
-
-_OPTIMIZER = "optimizer/"
-
-
-def _flatten(optimizer_state: dict[str, Any]) -> dict[str, Tensor]:
-    return {
-        f"{_OPTIMIZER}{name}/{key}": value
-        for name, values in optimizer_state["state"].items()
-        for key, value in values.items()
-    }
-
-
-def _unflatten(tensors: dict[str, Tensor], like: dict[str, Any]) -> dict[str, Any]:
-    state: dict[str, dict[str, Tensor]] = {}
-    for path, tensor in tensors.items():
-        if path.startswith(_OPTIMIZER):
-            name, key = path.removeprefix(_OPTIMIZER).rsplit("/", 1)
-            state.setdefault(name, {})[key] = tensor
-    return {"state": state, "param_groups": like["param_groups"]}
-
-
-def prepare(config: RunConfig, train_set: Dataset) -> tuple[Surrogate, PhysicalLoss, Tensor | None]:
-    """A new surrogate, its loss, and the metric of the training meshes where the loss needs one."""
-    problem = train_set.problem
-    model = build_model(config.model_name, config.model, problem)
-    metric, scale = None, None
-    if config.loss.needs_metric and problem.geometry != "cloud":
-        metric = inverse_metric(train_set.coords, problem.shape, problem.periodic, problem.period)
-        if config.loss.needs_scale:
-            scale = gradient_rms(train_set.targets, metric, problem.shape, problem.periodic)
-    loss = PhysicalLoss(config.loss, problem, scale)
-    flux_head = getattr(model, "flux_head", None)
-    if flux_head is not None and not config.loss.needs_flux:
-        # Nothing would ever reach it, and distributed training waits for every gradient.
-        flux_head.requires_grad_(False)
-    coords = train_set.coords if train_set.coords.ndim == 2 else None
-    return Surrogate(model, Normaliser.fit(train_set), scale, coords), loss, metric

@@ -43,9 +43,9 @@ def predict_file(run: Run, source: Path, target: Path) -> dict[str, Any]:
         truth = arrays["targets"].astype(np.float32)
         if truth.shape != outputs.shape:
             raise InputError(f"{source}: targets are {truth.shape}, the outputs {outputs.shape}")
-        error = relative_l2(*(_flat(surrogate.problem.shape, a) for a in (outputs, truth)))
-        written["errors"] = error.numpy()
-        figures["relative_l2"] = error.mean().item()
+        errors = relative_l2(*(_flat(surrogate.problem.shape, a) for a in (outputs, truth)))
+        written["errors"] = errors.numpy()
+        figures["relative_l2"] = errors.mean().item()
     with atomic_write(target) as temporary, temporary.open("wb") as handle:
         np.savez_compressed(handle, allow_pickle=False, **written)
     return {"path": str(target), **figures}

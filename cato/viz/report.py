@@ -1,0 +1,152 @@
+"""The report of a run: one HTML file that needs nothing else."""
+
+import base64
+import io
+import json
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import Any
+
+from matplotlib.figure import Figure
+
+from cato.data.benchmarks import get_benchmark
+from cato.files import atomic_write
+from cato.models.registry import model_entry
+from cato.training.evaluate import Evaluation, evaluate_run
+from cato.training.run import Run
+from cato.training.weights import load_splits, load_surrogate
+from cato.viz.figures import chart_figure, error_histogram, sample_figure, training_curve
+
+PAGE = Template("""<!doctype html>
+<html lang="en">
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>$title</title>
+<style>
+  body { font: 16px/1.5 system-ui, sans-serif; max-width: 68rem; margin: 2rem auto; padding: 0 1rem;
+         color: #1b1b1f; background: #fff; }
+  h1 { margin-bottom: 0; } h2 { margin-top: 2.2rem; border-bottom: 1px solid #ddd; }
+  table { border-collapse: collapse; }
+  td { padding: .2rem 1rem .2rem 0; text-align: left; vertical-align: top; }
+  td:first-child { color: #555; }
+  img { max-width: 100%; }
+  pre { padding: .8rem; overflow-x: auto; background: #f3f3f6; border-radius: 4px; }
+  .big { font-size: 1.35rem; }
+</style>
+<h1>$title</h1>
+<p class="big">$verdict</p>
+$body
+</html>
+""")
+
+
+def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
+    """Evaluate the run on its test split and write report.html into its folder.
+
+    Returns:
+        The path of the report and the figures of `evaluate_run`.
+    """
+    surrogate = load_surrogate(run)
+    test = load_splits(run.config).test
+    evaluated = evaluate_run(run, "test")
+    figures, evaluation = evaluated.figures, evaluated.evaluation
+    benchmark = get_benchmark(run.config.benchmark)
+    model = model_entry(run.config.model_name)
+    sections = [
+        _section("What was trained", f"<p>{escape(benchmark.description)}</p>" + _setup(run)),
+        _section("Training", _image(training_curve(run.log()), "training curve")),
+        _section("Errors on the test split", _errors(figures, evaluation)),
+        _section("Samples", _samples(surrogate, test, evaluation)),
+    ]
+    chart = chart_figure(surrogate, test)
+    if chart is not None:
+        text = "<p>Attention measures distance in the learned chart, not on the physical grid.</p>"
+        sections.append(_section("Chart", text + _image(chart, "physical grid and learned chart")))
+    sections.append(_section("Reproduce", _reproduce(run)))
+    path = run.folder / "report.html"
+    with atomic_write(path) as temporary:
+        temporary.write_text(
+            PAGE.substitute(
+                title=escape(f"{model.title} on {benchmark.title}"),
+                verdict=_verdict(figures),
+                body="\n".join(sections),
+            )
+        )
+    return path, figures
+
+
+def _verdict(figures: dict[str, Any]) -> str:
+    """The result in a sentence."""
+    solver, surrogate = figures["solver_seconds_per_sample"], figures["seconds_per_sample"]
+    ratio = solver / surrogate
+    speed = f"{ratio:.3g} times faster than" if ratio >= 1 else f"{1 / ratio:.3g} times slower than"
+    return (
+        f"Test error {100 * figures['relative_l2']:.2f} % (relative L2, mean of "
+        f"{figures['num_samples']} held-out samples); {1000 * surrogate:.3g} ms per sample, "
+        f"{speed} the numerical solver ({1000 * solver:.3g} ms)."
+    )
+
+
+def _setup(run: Run) -> str:
+    log = run.log()
+    rows = {
+        "model": run.config.model_name,
+        "benchmark, scale": f"{run.config.benchmark}, {run.config.scale}",
+        "nodes": " × ".join(map(str, run.problem.shape)),
+        "epochs": f"{log[-1]['epoch']:.1f}",
+        "training time": f"{log[-1]['seconds'] / 60:.1f} minutes",
+        "seed of data, training": f"{run.config.data.seed}, {run.config.train.seed}",
+    }
+    settings = {k: v for k, v in run.config.to_dict().items() if isinstance(v, dict)}
+    return _table(rows) + _details("all settings", json.dumps(settings, indent=2))
+
+
+def _errors(figures: dict[str, Any], evaluation: Evaluation) -> str:
+    percent = {
+        "mean": figures["relative_l2"],
+        "median": figures["median"],
+        "90 % of samples below": figures["p90"],
+        "worst": figures["worst"],
+        "answering the training mean": figures["mean_predictor"],
+    }
+    rows = {k: f"{100 * v:.2f} %" for k, v in percent.items() if v is not None}
+    histogram = error_histogram(evaluation.errors.numpy(), figures["mean_predictor"])
+    return _table(rows) + _image(histogram, "distribution of errors")
+
+
+def _samples(surrogate: Any, test: Any, evaluation: Evaluation) -> str:
+    """The best, the median and the worst sample."""
+    order = evaluation.errors.argsort().tolist()
+    chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
+    images = []
+    for label, index in chosen.items():
+        title = f"{label} sample: number {index}, error {100 * evaluation.errors[index]:.2f} %"
+        images.append(_image(sample_figure(surrogate, test, index, title), title))
+    return "".join(images)
+
+
+def _reproduce(run: Run) -> str:
+    record = run.record
+    environment = {**record["environment"], "cato": record["cato"], "created": record["created"]}
+    return f"<pre>{escape(record['command'])}</pre>" + _table(environment)
+
+
+def _section(title: str, body: str) -> str:
+    return f"<h2>{escape(title)}</h2>\n{body}"
+
+
+def _table(rows: dict[str, Any]) -> str:
+    cells = (f"<tr><td>{escape(k)}</td><td>{escape(str(v))}</td></tr>" for k, v in rows.items())
+    return f"<table>{''.join(cells)}</table>"
+
+
+def _details(summary: str, text: str) -> str:
+    return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def _image(figure: Figure, alt: str) -> str:
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=130)
+    data = base64.b64encode(buffer.getvalue()).decode()
+    return f'<p><img alt="{escape(alt)}" src="data:image/png;base64,{data}"></p>'
