@@ -99,4 +99,7 @@ class Problem:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
         """Inverse of `to_dict`."""
-        return cls(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()})
+        tuples: dict[str, Any] = {
+            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
+        }
+        return cls(**tuples)

@@ -1,0 +1,142 @@
+"""The layout of a problem's arrays, and the checks that keep bad data out.
+
+Channels are last, mesh axes as in `Problem.shape`, time before them, samples first.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from cato.errors import InputError
+from cato.problem import Problem
+
+SPACING_TOLERANCE = 0.01
+"""How far, in cells, a node of a uniform grid may be from its place."""
+
+
+def sample_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
+    """Shapes of the coordinates, inputs and targets of one sample."""
+    time = () if problem.time == "steady" else (problem.num_steps,)
+    return {
+        "coords": (*problem.shape, problem.dimension),
+        "inputs": (*problem.shape, problem.num_inputs),
+        "targets": (*time, *problem.shape, problem.num_outputs),
+    }
+
+
+def channel_names(problem: Problem) -> dict[str, tuple[str, ...]]:
+    """Names of the channels of each array, for messages."""
+    coords = tuple(f"x{d + 1}" for d in range(problem.dimension))
+    return {"coords": coords, "inputs": problem.inputs, "targets": problem.outputs}
+
+
+def check_arrays(
+    problem: Problem, arrays: dict[str, np.ndarray], what: str
+) -> dict[str, np.ndarray]:
+    """The coordinates, inputs and targets of a data set as contiguous float32, checked.
+
+    Args:
+        problem: What they are samples of.
+        arrays: `coords`, `inputs` and `targets`; only coordinates may lack the sample axis. Those
+            that are already float32 are not copied.
+        what: Named at the start of every message.
+    """
+    num_samples = len(arrays["targets"]) if np.ndim(arrays["targets"]) else 0
+    if num_samples == 0:
+        raise InputError(f"{what}: there are no samples; give at least one")
+    shapes, channels = sample_shapes(problem), channel_names(problem)
+    checked = {}
+    for name, array in arrays.items():
+        allowed = [(num_samples, *shapes[name])]
+        if name == "coords":
+            allowed.append(shapes[name])
+        _require_shape(np.asarray(array), allowed, f"{what}: {name}", channels[name])
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, and named as such
+            checked[name] = np.require(array, np.float32, ["C", "W"])
+        shared = checked[name].shape == shapes[name]
+        by_sample = checked[name][None] if shared else checked[name]
+        require_finite(by_sample, f"{what}: {name}", channels[name])
+        if name == "coords" and problem.geometry == "grid":
+            _require_uniform(by_sample, what)
+    return checked
+
+
+def check_mask(problem: Problem, mask: np.ndarray, num_samples: int, what: str) -> np.ndarray:
+    """The mask of padded clouds, checked."""
+    if problem.geometry != "cloud":
+        raise InputError(f"{what}: only clouds have a mask; this is a {problem.geometry}")
+    expected = (num_samples, problem.num_nodes)
+    if mask.dtype != np.bool_ or mask.shape != expected:
+        raise InputError(
+            f"{what}: the mask should be bool {expected}, but is {mask.dtype} {mask.shape}"
+        )
+    empty = np.flatnonzero(~mask.any(axis=1))
+    if empty.size:
+        raise InputError(f"{what}: sample {empty[0]} is all padding; remove it")
+    return np.require(mask, requirements=["C", "W"])
+
+
+def require_nonzero(targets: np.ndarray, mask: np.ndarray | None, what: str) -> None:
+    """Name the samples whose targets are zero everywhere: their relative error is undefined."""
+    zero = [
+        index
+        for index, sample in enumerate(targets)
+        if not (sample if mask is None else sample[..., mask[index], :]).any()
+    ]
+    if zero:
+        raise InputError(
+            f"{what}: the targets of sample {zero[0]} are all zero, so that its relative error is "
+            f"undefined; remove such samples ({len(zero)} in all)"
+        )
+
+
+def require_finite(samples: np.ndarray, what: str, channels: Sequence[str]) -> None:
+    """Name the first sample and channel with a NaN or an infinity.
+
+    Args:
+        samples: Samples first, channels last.
+        what: What the array is, at the start of the message.
+        channels: Names of the channels.
+    """
+    for index, sample in enumerate(samples):
+        finite = np.isfinite(sample)
+        if not finite.all():
+            bad = np.argwhere(~finite)
+            *node, channel = bad[0].tolist()
+            raise InputError(
+                f"{what}: {len(bad)} values of sample {index} are NaN or infinite as float32, "
+                f"the first in channel {channels[channel]!r} at {node}"
+            )
+
+
+def _require_shape(
+    array: np.ndarray, allowed: list[tuple[int, ...]], what: str, channels: Sequence[str]
+) -> None:
+    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+        raise InputError(f"{what} should be real numbers, but are {array.dtype}")
+    if array.shape not in allowed:
+        expected = " or ".join(str(shape) for shape in allowed)
+        hint = ""
+        if len(channels) == 1 and (*array.shape, 1) in allowed:
+            hint = "; add the channel axis with array[..., None]"
+        raise InputError(
+            f"{what} should have shape {expected}, channels ({', '.join(channels)}) last, "
+            f"but have {array.shape}{hint}"
+        )
+
+
+def _require_uniform(coords: np.ndarray, what: str) -> None:
+    """Check that coordinate d of a grid runs along axis d, in equal steps."""
+    num_samples, *shape, dimension = coords.shape
+    coords = coords.astype(np.float64)
+    first, last = coords.reshape(num_samples, -1, dimension)[:, [0, -1]].swapaxes(0, 1)
+    step = (last - first) / (np.array(shape) - 1)
+    index = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1)
+    broad = (num_samples, *(1,) * dimension, dimension)
+    places = first.reshape(broad) + step.reshape(broad) * index
+    far = np.abs(coords - places) > SPACING_TOLERANCE * np.abs(step.reshape(broad))
+    if far.any() or not step.all():
+        raise InputError(
+            f"{what}: on a grid, coordinate d must run along axis d in equal steps, and does not; "
+            f"check the order of the axes, or call the geometry a mesh"
+        )

@@ -1,0 +1,166 @@
+"""Data sets in memory, as the models see them: nodes flattened, float32, checked on the way in."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from cato.data.arrays import check_arrays, check_mask, require_nonzero
+from cato.data.benchmarks import SPLITS
+from cato.data.generate import generate_file
+from cato.data.spec import DEFAULT_ROOT, DataSpec
+from cato.data.store import Stored, read_store
+from cato.errors import InputError
+from cato.problem import Problem
+
+
+class Batch(NamedTuple):
+    """Some samples. With time, targets are (B, T, N, C_out)."""
+
+    coords: Float[Tensor, "B N D"]
+    inputs: Float[Tensor, "B N C_in"]
+    targets: Float[Tensor, "B *T N C_out"]
+    mask: Bool[Tensor, "B N"] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Samples of one problem in physical units; row-major nodes.
+
+    Attributes:
+        problem: What they are samples of.
+        coords: Node positions, (N, D) shared by all samples or (S, N, D).
+        inputs: Input channels.
+        targets: Output channels; with time (S, T, N, C_out).
+        mask: Clouds of different sizes: False marks padding.
+    """
+
+    problem: Problem
+    coords: Float[Tensor, "*shared N D"]
+    inputs: Float[Tensor, "S N C_in"]
+    targets: Float[Tensor, "S *T N C_out"]
+    mask: Bool[Tensor, "S N"] | None = None
+
+    @classmethod
+    def from_arrays(
+        cls,
+        problem: Problem,
+        coords: np.ndarray,
+        inputs: np.ndarray | None,
+        targets: np.ndarray,
+        *,
+        mask: np.ndarray | None = None,
+        what: str = "data",
+    ) -> "Dataset":
+        """Make a data set of NumPy arrays on the mesh, after checking all that can be checked.
+
+        Args:
+            problem: What the arrays are samples of.
+            coords: (*shape, D) for all samples or (S, *shape, D).
+            inputs: (S, *shape, C_in); None where the problem has no inputs but the mesh.
+            targets: (S, *shape, C_out); with time (S, T, *shape, C_out).
+            mask: (S, N), clouds only; False marks padding, whose values may be anything finite.
+            what: Named at the start of every message.
+        """
+        if inputs is None:
+            inputs = np.zeros((*targets.shape[:1], *problem.shape, 0), np.float32)
+        arrays = check_arrays(
+            problem, {"coords": coords, "inputs": inputs, "targets": targets}, what
+        )
+        if mask is not None:
+            mask = check_mask(problem, mask, len(targets), what)
+        require_nonzero(arrays["targets"], mask, what)
+        flat = {name: _flatten(array, problem) for name, array in arrays.items()}
+        return cls(problem, **flat, mask=None if mask is None else torch.from_numpy(mask))
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    def batch(self, indices: Sequence[int] | Tensor | slice) -> Batch:
+        """The samples at `indices`; shared coordinates are repeated without copying."""
+        part = self.subset(indices)
+        coords = part.coords.expand(len(part), *part.coords.shape[-2:])
+        return Batch(coords, part.inputs, part.targets, part.mask)
+
+    def subset(self, indices: Sequence[int] | Tensor | slice) -> "Dataset":
+        """The data set of the samples at `indices`."""
+        index = indices if isinstance(indices, slice) else torch.as_tensor(indices)
+        return replace(
+            self,
+            coords=self.coords if self.coords.ndim == 2 else self.coords[index],
+            inputs=self.inputs[index],
+            targets=self.targets[index],
+            mask=None if self.mask is None else self.mask[index],
+        )
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Training, validation and test data of one problem."""
+
+    problem: Problem
+    datasets: dict[str, Dataset]
+
+    @property
+    def train(self) -> Dataset:
+        """For fitting weights and normalisation."""
+        return self._split("train")
+
+    @property
+    def validation(self) -> Dataset:
+        """For every choice."""
+        return self._split("validation")
+
+    @property
+    def test(self) -> Dataset:
+        """For the final figure, read once."""
+        return self._split("test")
+
+    def _split(self, name: str) -> Dataset:
+        if name not in self.datasets:
+            raise InputError(
+                f"these {self.problem.name} data have no {name} split, only "
+                f"{', '.join(self.datasets)}; load them with splits that include it"
+            )
+        return self.datasets[name]
+
+
+def load_dataset(
+    benchmark: str,
+    scale: str,
+    *,
+    seed: int = 0,
+    count: int | None = None,
+    resolution: int | None = None,
+    splits: Sequence[str] = SPLITS,
+    root: Path = DEFAULT_ROOT,
+    workers: int | None = None,
+) -> Splits:
+    """The data of a benchmark, generated first if the file is missing; see `generate`."""
+    spec = DataSpec(benchmark, scale, seed, count, resolution, tuple(splits))
+    path = generate_file(spec, root, workers)
+    return from_store(read_store(path, remedy=spec.remedy(path.parent)))
+
+
+def from_store(stored: Stored) -> Splits:
+    """The data sets of a file's contents."""
+    problem = stored.header.problem
+    datasets = {}
+    for name, split in stored.splits.items():
+        coords = stored.coords if split.coords is None else split.coords
+        assert coords is not None
+        datasets[name] = Dataset.from_arrays(
+            problem, coords, split.inputs, split.targets, what=f"{problem.name} {name}"
+        )
+    return Splits(problem, datasets)
+
+
+def _flatten(array: np.ndarray, problem: Problem) -> Tensor:
+    """Merge the mesh axes, which stand before the channels, into one axis of nodes."""
+    leading = array.shape[: array.ndim - 1 - len(problem.shape)]
+    return torch.from_numpy(array).reshape(*leading, problem.num_nodes, array.shape[-1])

@@ -1,0 +1,235 @@
+"""The on-disk store: one HDF5 file per generated data set, checked whenever it is read.
+
+    /                 attributes format, version, header (JSON) and sha256 (of the header)
+    /coords           coordinates, where all samples share them
+    /<split>/inputs, targets [, coords]      float32, samples first, channels last
+    /<split>/attempts, diagnostics           how each sample was reached
+    /<split>/sha256                          one checksum per sample over all of the above
+
+The header holds the checksum of every split's checksums and of the shared coordinates, and the
+file the header's, so that no stored number can change unnoticed.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+from cato import __version__
+from cato.data.arrays import channel_names, require_finite, sample_shapes
+from cato.data.draw import Drawn
+from cato.data.spec import DataSpec
+from cato.errors import InputError
+from cato.files import atomic_write
+from cato.problem import Problem
+
+FORMAT = "cato data"
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Header:
+    """What a file says about itself.
+
+    Attributes:
+        identity: `DataSpec.identity` of the contents.
+        problem: What is learnt from them.
+        cato: Version of the library that wrote the file.
+        diagnostics: Names of the columns of each split's diagnostics.
+        own_coords: Whether every sample has its own coordinates.
+        checksums: SHA-256 of each split's sample checksums, and of shared coordinates.
+    """
+
+    identity: dict[str, Any]
+    problem: Problem
+    cato: str
+    diagnostics: tuple[str, ...]
+    own_coords: bool
+    checksums: dict[str, str]
+
+
+@dataclass(frozen=True)
+class StoredSplit:
+    """The samples of one split, samples first; `coords` is None where they are shared."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    coords: np.ndarray | None
+    attempts: np.ndarray
+    diagnostics: dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """The verified contents of a file."""
+
+    header: Header
+    coords: np.ndarray | None
+    splits: dict[str, StoredSplit]
+
+
+def write_store(path: Path, spec: DataSpec, drawn: Iterable[Drawn]) -> None:
+    """Write a whole file, atomically, from the samples in the order of `spec.tasks`."""
+    coords = spec.definition.coords(spec.parameters)
+    checksums = {split: np.zeros((n, 32), np.uint8) for split, n in spec.counts.items()}
+    diagnostics: tuple[str, ...] = ()
+    with atomic_write(path) as temporary, h5py.File(temporary, "w", libver="v110") as file:
+        for (split, index), item in zip(spec.tasks, drawn, strict=True):
+            diagnostics = diagnostics or tuple(item.sample.diagnostics)
+            row = _row(item, diagnostics)
+            for name, value in row.items():
+                if index == 0:
+                    file.create_dataset(
+                        f"{split}/{name}", (spec.counts[split], *value.shape), value.dtype
+                    )
+                file[f"{split}/{name}"][index] = value
+            checksums[split][index] = _checksum(row)
+        for split, rows in checksums.items():
+            file[f"{split}/sha256"] = rows
+        if coords is not None:
+            file["coords"] = coords
+        header = {
+            "identity": spec.identity,
+            "problem": spec.problem.to_dict(),
+            "cato": __version__,
+            "diagnostics": diagnostics,
+            "own_coords": coords is None,
+            "checksums": {split: _sha256(rows) for split, rows in checksums.items()}
+            | ({} if coords is None else {"coords": _sha256(coords)}),
+        }
+        text = json.dumps(header, ensure_ascii=False)
+        file.attrs["format"] = FORMAT
+        file.attrs["version"] = VERSION
+        file.attrs["header"] = text
+        file.attrs["sha256"] = _sha256(text)
+
+
+def read_header(path: Path, remedy: str) -> Header:
+    """What a file says about itself; `remedy` ends the message if the file is refused."""
+    with _opened(path, remedy) as file:
+        return _header(file)
+
+
+def read_store(path: Path, remedy: str) -> Stored:
+    """Read and verify everything; `remedy` ends the message if the file is refused."""
+    with _opened(path, remedy) as file:
+        header = _header(file)
+        coords = None
+        if not header.own_coords:
+            coords = _array(file, "coords", sample_shapes(header.problem)["coords"], np.float32)
+            _require(_sha256(coords) == header.checksums["coords"], "its coordinates are damaged")
+        counts = header.identity["counts"]
+        splits = {split: _read_split(file, header, split, counts[split]) for split in counts}
+        return Stored(header, coords, splits)
+
+
+def _read_split(file: h5py.File, header: Header, split: str, count: int) -> StoredSplit:
+    shapes = sample_shapes(header.problem)
+    names = ["inputs", "targets"] + (["coords"] if header.own_coords else [])
+    arrays = {
+        name: _array(file, f"{split}/{name}", (count, *shapes[name]), np.float32) for name in names
+    }
+    num_diagnostics = len(header.diagnostics)
+    arrays["attempts"] = _array(file, f"{split}/attempts", (count,), np.int32)
+    arrays["diagnostics"] = _array(
+        file, f"{split}/diagnostics", (count, num_diagnostics), np.float64
+    )
+    checksums = _array(file, f"{split}/sha256", (count, 32), np.uint8)
+    _require(_sha256(checksums) == header.checksums[split], f"its {split} checksums are damaged")
+    for k in range(count):
+        row = {name: array[k] for name, array in arrays.items()}
+        intact = np.array_equal(_checksum(row), checksums[k])
+        _require(intact, f"{split} sample {k} is damaged (its checksum differs)")
+    for name in names:
+        require_finite(arrays[name], f"{split} {name}", channel_names(header.problem)[name])
+    return StoredSplit(
+        inputs=arrays["inputs"],
+        targets=arrays["targets"],
+        coords=arrays.get("coords"),
+        attempts=arrays["attempts"],
+        diagnostics=dict(zip(header.diagnostics, arrays["diagnostics"].T, strict=True)),
+    )
+
+
+@contextmanager
+def _opened(path: Path, remedy: str) -> Iterator[h5py.File]:
+    """Open for reading; whatever goes wrong becomes one line with the reason and the remedy."""
+    if not path.is_file():
+        raise InputError(f"there is no file {path}; generate it first")
+    try:
+        # Without HDF5's own lock, which read-only and network disks refuse: writers rename instead.
+        with h5py.File(path, "r", locking=False) as file:
+            yield file
+    except InputError as error:
+        raise InputError(f"{path}: {error}; {remedy}") from None
+    except PermissionError as error:
+        raise InputError(f"{path}: {error.strerror}; make it readable") from None
+    except (OSError, KeyError, ValueError, RuntimeError) as error:
+        reason = str(error).splitlines()[0]
+        raise InputError(
+            f"{path} is truncated, damaged or no HDF5 file ({reason}); {remedy}"
+        ) from None
+
+
+def _header(file: h5py.File) -> Header:
+    _require(file.attrs.get("format") == FORMAT, "an HDF5 file, but not one of cato's data files")
+    version = int(file.attrs["version"])
+    _require(
+        version == VERSION, f"written in format {version}, this cato reads format {VERSION} only"
+    )
+    text = file.attrs["header"]
+    _require(_sha256(text) == file.attrs["sha256"], "its header is damaged")
+    values = json.loads(text)
+    return Header(
+        identity=values["identity"],
+        problem=Problem.from_dict(values["problem"]),
+        cato=values["cato"],
+        diagnostics=tuple(values["diagnostics"]),
+        own_coords=values["own_coords"],
+        checksums=values["checksums"],
+    )
+
+
+def _array(file: h5py.File, name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+    dataset = file.get(name)
+    _require(isinstance(dataset, h5py.Dataset), f"{name} is missing")
+    found = (dataset.shape, dataset.dtype)
+    _require(found == (shape, dtype), f"{name} should be {dtype.__name__} {shape}, but is {found}")
+    return dataset[()]
+
+
+def _row(drawn: Drawn, diagnostics: tuple[str, ...]) -> dict[str, np.ndarray]:
+    """One sample as the rows of its split's arrays."""
+    sample = drawn.sample
+    assert set(sample.diagnostics) == set(diagnostics), "every sample has the same diagnostics"
+    row = {
+        "inputs": sample.inputs,
+        "targets": sample.targets,
+        "attempts": np.array(drawn.attempts, np.int32),
+        "diagnostics": np.array([sample.diagnostics[name] for name in diagnostics], np.float64),
+    }
+    return row if sample.coords is None else row | {"coords": sample.coords}
+
+
+def _checksum(row: dict[str, np.ndarray]) -> np.ndarray:
+    digest = hashlib.sha256()
+    for name in sorted(row):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(row[name]).data)
+    return np.frombuffer(digest.digest(), np.uint8)
+
+
+def _sha256(data: np.ndarray | str) -> str:
+    content = data.encode() if isinstance(data, str) else np.ascontiguousarray(data).data
+    return hashlib.sha256(content).hexdigest()
+
+
+def _require(condition: bool, reason: str) -> None:
+    if not condition:
+        raise InputError(reason)

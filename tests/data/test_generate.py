@@ -1,0 +1,235 @@
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+
+from cato.data import generate as module
+from cato.data.generate import generate, generate_file
+from cato.data.parts import Parts
+from cato.data.spec import DataSpec
+from cato.data.worker import Task, Worker, solve_in_parallel
+from cato.errors import InputError
+from cato.files import digest
+
+SMOKE = DataSpec("darcy", "smoke")
+
+
+def arrays(path: Path) -> dict[str, np.ndarray]:
+    found: dict[str, np.ndarray] = {}
+    with h5py.File(path) as file:
+        file.visititems(
+            lambda name, item: (
+                found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None
+            )
+        )
+    return found
+
+
+@contextmanager
+def other_process(root: Path, *, num_parts: int) -> Iterator[subprocess.Popen]:
+    """Another process that generates, once it has finished some samples."""
+    script = (
+        "import sys; from pathlib import Path; from cato.data.generate import generate; "
+        "generate('darcy', 'smoke', root=Path(sys.argv[1]), workers=1)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(root)], stderr=subprocess.PIPE, text=True
+    )
+    folder = Parts(root / SMOKE.file_name, SMOKE).folder
+    try:
+        deadline = time.monotonic() + 60
+        while len(list(folder.glob("*.part"))) < num_parts:
+            assert process.poll() is None, "ended too early"
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+        yield process
+    finally:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def solved(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
+    """The tasks that are really solved in a test."""
+    tasks: list[Task] = []
+
+    def watched(spec: DataSpec, target: Path, missing: Sequence[Task], num: int) -> Iterator[Task]:
+        tasks.extend(missing)
+        return solve_in_parallel(spec, target, missing, num)
+
+    monkeypatch.setattr(module, "solve_in_parallel", watched)
+    return tasks
+
+
+def test_two_workers_write_the_very_same_file(pristine: Path, tmp_path: Path) -> None:
+    path = generate("darcy", "smoke", root=tmp_path, workers=2)
+    assert digest(path) == digest(pristine)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name], "parts and locks must be gone"
+
+
+def test_other_counts_and_splits_share_their_samples(pristine: Path, tmp_path: Path) -> None:
+    whole = arrays(pristine)
+    some = arrays(generate("darcy", "smoke", root=tmp_path, count=2, splits=["test", "train"]))
+    for name in ("inputs", "targets", "sha256"):
+        assert np.array_equal(some[f"test/{name}"], whole[f"test/{name}"])
+        assert np.array_equal(some[f"train/{name}"], whole[f"train/{name}"][:2])
+    assert not any(name.startswith("validation") for name in some)
+
+
+def test_seeds_differ(pristine: Path, tmp_path: Path) -> None:
+    other = arrays(generate("darcy", "smoke", seed=1, root=tmp_path, splits=["test"]))
+    assert not np.array_equal(other["test/inputs"], arrays(pristine)["test/inputs"])
+
+
+def test_existing_file_is_returned_at_once(pristine: Path, solved: list[Task]) -> None:
+    before = pristine.stat().st_mtime_ns
+    assert generate("darcy", "smoke", root=pristine.parent) == pristine
+    assert pristine.stat().st_mtime_ns == before
+    assert not solved
+
+
+def test_kill_and_continue(pristine: Path, tmp_path: Path, solved: list[Task]) -> None:
+    with other_process(tmp_path, num_parts=3) as process:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+    time.sleep(0.3)  # its worker may still be finishing one sample
+    parts = Parts(tmp_path / SMOKE.file_name, SMOKE)
+    kept = [task for task in SMOKE.tasks if parts.is_intact(*task)]
+    assert 3 <= len(kept) < len(SMOKE.tasks)
+    path = generate("darcy", "smoke", root=tmp_path, workers=1)
+    assert set(solved) == set(SMOKE.tasks) - set(kept), "finished samples must not be solved again"
+    assert digest(path) == digest(pristine)
+    assert [p.name for p in path.parent.iterdir()] == [path.name]
+
+
+def test_interrupt_keeps_finished_samples_and_says_so(tmp_path: Path) -> None:
+    with other_process(tmp_path, num_parts=3) as process:
+        process.send_signal(signal.SIGINT)
+        begun = time.monotonic()
+        _, output = process.communicate(timeout=10)
+        assert time.monotonic() - begun < 3
+    kept = int(re.search(r"stopped: (\d+) of 40 samples are kept", output)[1])  # type: ignore[index]
+    assert "the same command continues" in output
+    parts = Parts(tmp_path / SMOKE.file_name, SMOKE)
+    assert sum(parts.is_intact(*task) for task in SMOKE.tasks) in (kept, kept + 1)
+
+
+def test_damaged_parts_are_solved_again(pristine: Path, tmp_path: Path, solved: list[Task]) -> None:
+    spec = DataSpec("darcy", "smoke", splits=("test",))
+    target = tmp_path / spec.file_name
+    parts = Parts(target, spec)
+    list(solve_in_parallel(spec, target, spec.tasks, 1))
+    cut, flipped, swapped, foreign = (("test", k) for k in (1, 2, 3, 4))
+    content = parts.path(*cut).read_bytes()
+    parts.path(*cut).write_bytes(content[: len(content) // 2])
+    content = bytearray(parts.path(*flipped).read_bytes())
+    content[len(content) // 2] ^= 1
+    parts.path(*flipped).write_bytes(content)
+    parts.path(*swapped).write_bytes(parts.path("test", 5).read_bytes())
+    other = Parts(target, DataSpec("darcy", "smoke", seed=1))
+    other.write(*foreign, parts.read(*foreign))
+    parts.path(*foreign).write_bytes(other.path(*foreign).read_bytes())
+    other.remove()
+    path = generate_file(spec, tmp_path, workers=1)
+    assert sorted(solved) == sorted([cut, flipped, swapped, foreign])
+    assert np.array_equal(arrays(path)["test/targets"], arrays(pristine)["test/targets"])
+
+
+def test_part_damaged_at_the_last_moment_is_named(tmp_path: Path) -> None:
+    parts = Parts(tmp_path / SMOKE.file_name, SMOKE)
+    with pytest.raises(InputError, match=r"train-00003.part was damaged.*same command again"):
+        parts.read("train", 3)
+
+
+def test_two_at_once(pristine: Path, tmp_path: Path) -> None:
+    with other_process(tmp_path, num_parts=1) as process:
+        match = rf"another process \(number {process.pid}\) is generating .*wait .*--out"
+        with pytest.raises(InputError, match=match):
+            generate("darcy", "smoke", root=tmp_path, workers=1)
+        process.wait(timeout=60)
+    assert digest(tmp_path / SMOKE.file_name) == digest(pristine)
+
+
+def test_leftovers_of_a_dead_process_do_no_harm(tmp_path: Path) -> None:
+    spec = DataSpec("darcy", "smoke", splits=("test",))
+    (tmp_path / f".{spec.file_name}.lock").write_text("1\n")
+    (tmp_path / f".{spec.file_name}.12345678.tmp").write_text("half assembled")
+    path = generate_file(spec, tmp_path, workers=1)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_other_contents_are_never_overwritten(smoke_file: Path) -> None:
+    renamed = smoke_file.rename(smoke_file.with_name("darcy-smoke-seed7.h5"))
+    before = digest(renamed)
+    with pytest.raises(InputError, match=r"seed7.h5 holds other data \(seed 0\).*\(seed 7\)"):
+        generate("darcy", "smoke", seed=7, root=renamed.parent)
+    assert digest(renamed) == before
+
+
+def test_foreign_file_is_never_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "darcy-smoke-seed0.h5"
+    path.write_text("my thesis")
+    with pytest.raises(InputError, match=r"no HDF5 file.*delete it and run `cato generate darcy"):
+        generate("darcy", "smoke", root=tmp_path)
+    assert path.read_text() == "my thesis"
+
+
+def test_folder_that_is_a_file(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="cannot write into"):
+        generate("darcy", "smoke", root=tmp_path / "file")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_read_only_folder(smoke_file: Path) -> None:
+    smoke_file.parent.chmod(0o500)
+    try:
+        assert generate("darcy", "smoke", root=smoke_file.parent) == smoke_file
+        with pytest.raises(InputError, match="cannot write into"):
+            generate("darcy", "smoke", seed=1, root=smoke_file.parent)
+    finally:
+        smoke_file.parent.chmod(0o700)
+
+
+def test_no_workers(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="workers"):
+        generate("darcy", "smoke", root=tmp_path, workers=0)
+
+
+def test_killed_worker_is_reported(tmp_path: Path) -> None:
+    worker = Worker(SMOKE, tmp_path / SMOKE.file_name)
+    worker.assign(("train", 0))
+    assert worker.collect() == ("train", 0)
+    worker.process.kill()
+    worker.process.wait()
+    worker.assign(("train", 1))
+    with pytest.raises(InputError, match=r"killed at train sample 1.*fewer --workers"):
+        worker.collect()
+    worker.stop()
+
+
+def test_failure_inside_a_worker_is_passed_on(tmp_path: Path) -> None:
+    target = tmp_path / SMOKE.file_name
+    (Parts(target, SMOKE).path("train", 0) / "in the way").mkdir(parents=True)
+    worker = Worker(SMOKE, target)
+    worker.assign(("train", 0))
+    with pytest.raises(InputError, match="cannot write"):
+        worker.collect()
+    worker.assign(("no file can be called\0", 0))
+    with pytest.raises(RuntimeError, match="Traceback"):
+        worker.collect()
+    worker.stop()
+
+
+def test_workers_do_without_torch() -> None:
+    code = "import sys, cato.data.worker, cato.solvers.darcy; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
