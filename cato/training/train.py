@@ -5,7 +5,7 @@ from pathlib import Path
 from lightning_fabric import Fabric
 
 from cato.data.dataset import Splits
-from cato.data.lock import locked
+from cato.lock import locked
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.models.registry import build_model
