@@ -15,8 +15,12 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-console = Console(stderr=True)
-"""For people: notes and progress. Results go to standard output."""
+console = Console(stderr=True, highlight=False)
+
+
+def note(message: str) -> None:
+    """Tell the user something on standard error; results go to standard output."""
+    console.print(message, soft_wrap=True, markup=False)
 
 
 class Bar(Protocol):

@@ -10,7 +10,7 @@ from rich.table import Table
 from cato.cli.commands import COMMANDS, Train
 from cato.cli.parsing import parse, settings_type, split_overrides
 from cato.errors import InputError
-from cato.progress import console
+from cato.progress import note
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
@@ -25,7 +25,7 @@ def main(arguments: list[str] | None = None) -> None:
     except OSError as error:
         fail(f"{error.filename or 'a file'}: {error.strerror or error}")
     except KeyboardInterrupt:
-        console.print("interrupted")
+        note("interrupted")
         sys.exit(EXIT_INTERRUPTED)
 
 
@@ -60,7 +60,7 @@ def dispatch_train(arguments: list[str]) -> None:
     try:
         command.run(overrides)
     except Interrupted as stopped:
-        console.print(str(stopped))
+        note(str(stopped))
         sys.exit(EXIT_INTERRUPTED)
 
 

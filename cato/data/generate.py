@@ -10,13 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 from cato.data.benchmarks import SPLITS
-from cato.lock import locked
 from cato.data.parts import Parts
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import read_header, write_store
 from cato.data.worker import solve_in_parallel
 from cato.errors import InputError
-from cato.progress import console, progress_bar
+from cato.lock import locked
+from cato.progress import note, progress_bar
 
 
 def generate(
@@ -118,7 +118,7 @@ def _solve_missing(spec: DataSpec, target: Path, num_workers: int) -> None:
 
 def _note(text: str) -> None:
     """Tell people, leaving paths as they are."""
-    console.print(text, soft_wrap=True, markup=False, highlight=False)
+    note(text, soft_wrap=True, markup=False, highlight=False)
 
 
 def _assemble(spec: DataSpec, target: Path) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cato.errors import InputError
 from cato.files import atomic_write, digest, read_json, write_json
-from cato.progress import console
+from cato.progress import note
 
 Kind = Literal["last", "best"]
 KEEP: dict[Kind, int] = {"last": 2, "best": 1}
@@ -56,9 +56,7 @@ def load_checkpoint(folder: Path, kind: Kind) -> Checkpoint | None:
         try:
             return _read(vouch)
         except InputError as error:
-            console.print(
-                f"[yellow]checkpoint {vouch.stem} is damaged, using the one before:[/] {error}"
-            )
+            note(f"checkpoint {vouch.stem} is damaged, using the one before: {error}")
     if candidates:
         raise InputError(
             f"all checkpoints in {folder} are damaged; remove the folder and train again"

@@ -25,7 +25,9 @@ def make_fabric(config: TrainConfig) -> Fabric:
             raise InputError(
                 "Muon needs whole matrices and fsdp shards them; use --train.optimizer adamw"
             )
-        strategy = ModelParallelStrategy(_shard)
+        strategy = ModelParallelStrategy(
+            _shard, data_parallel_size=processes * num_nodes, tensor_parallel_size=1
+        )
     elif config.strategy == "ddp" or processes * num_nodes > 1:
         strategy = DDPStrategy()
     fabric = Fabric(

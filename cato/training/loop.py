@@ -17,7 +17,7 @@ from torch import Tensor
 
 from cato.data.dataset import Splits
 from cato.errors import InputError
-from cato.progress import Bar, console, progress_bar
+from cato.progress import Bar, note, progress_bar
 from cato.surrogate import frames_to_learn
 from cato.training.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
 from cato.training.evaluate import mean_error
@@ -194,7 +194,7 @@ class Training:
             per_step = self._seconds_per_step()
             num_steps = max(1, int(60 * self.config.minutes / per_step))
             num_steps = self.fabric.broadcast(num_steps)
-            console.print(
+            note(
                 f"{1000 * per_step:.0f} ms per step: {self.config.minutes:g} minutes are "
                 f"{num_steps / self.steps_per_epoch:.1f} epochs"
             )

@@ -19,13 +19,13 @@ OPTIMIZER = "optimizer/"
 
 
 def capture(module: nn.Module, optimizers: Sequence[Optimizer] = ()) -> dict[str, Tensor]:
-    """All tensors of the module and its optimisers, gathered from all processes."""
+    """All tensors of the module and its optimisers, in the first process; nothing in the others."""
     tensors: dict[str, Any] = dict(get_model_state_dict(module, options=WHOLE))
     if optimizers:
         state: dict[str, Any] = dict(get_optimizer_state_dict(module, optimizers, options=WHOLE))
         tensors |= {
             f"{OPTIMIZER}{name}/{key}": value
-            for name, values in state["state"].items()
+            for name, values in state.get("state", {}).items()
             for key, value in values.items()
         }
     return tensors
@@ -41,7 +41,7 @@ def restore(module: nn.Module, optimizers: Sequence[Optimizer], tensors: dict[st
             state.setdefault(name, {})[key] = tensor
         else:
             weights[path] = tensor
-    groups = get_optimizer_state_dict(module, optimizers, options=WHOLE)["param_groups"]
+    groups = get_optimizer_state_dict(module, optimizers)["param_groups"]
     set_model_state_dict(module, weights, options=WHOLE)
     set_optimizer_state_dict(
         module, optimizers, {"state": state, "param_groups": groups}, options=WHOLE

@@ -4,7 +4,7 @@ import signal
 from types import FrameType
 from typing import Any, Self
 
-from cato.progress import console
+from cato.progress import note
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -26,4 +26,4 @@ class StopRequest:
         if self.requested:
             raise KeyboardInterrupt
         self.requested = True
-        console.print("stopping after this step …")
+        note("stopping after this step …")

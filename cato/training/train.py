@@ -5,11 +5,11 @@ from pathlib import Path
 from lightning_fabric import Fabric
 
 from cato.data.dataset import Splits
-from cato.lock import locked
 from cato.data.spec import DataSpec
 from cato.errors import InputError
+from cato.lock import locked
 from cato.models.registry import build_model
-from cato.progress import console
+from cato.progress import note
 from cato.training.config import RunConfig
 from cato.training.engine import make_fabric
 from cato.training.loop import Training
@@ -67,10 +67,10 @@ def _fit_unlocked(run: Run, splits: Splits, fabric: Fabric) -> Run:
     if not training.restore():
         training.plan()
     elif training.state.step >= training.state.num_steps:
-        console.print(f"{run.folder} is already trained to the end")
+        note(f"{run.folder} is already trained to the end")
         return run
     else:
-        console.print(f"resuming at step {training.state.step} of {training.state.num_steps}")
+        note(f"resuming at step {training.state.step} of {training.state.num_steps}")
     if not training.fit():
         raise Interrupted(run)
     return run

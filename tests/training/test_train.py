@@ -1,0 +1,235 @@
+"""Training: resuming bit for bit, several processes, time budgets, failures."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from cato.errors import InputError
+from cato.training import loop
+from cato.training.evaluate import evaluate_run
+from cato.training.run import open_run
+from cato.training.train import Interrupted, resume, train
+from cato.training.weights import load_splits, load_surrogate
+
+NUM_KILLS = 3
+SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def final_tensors(folder):
+    return load_file(sorted((folder / "checkpoints").glob("last-*.safetensors"))[-1])
+
+
+def losses(folder):
+    keys = ("step", "loss", "value", "gradient", "flux", "consistency", "gdl", "validation")
+    return [{k: line[k] for k in keys} for line in open_run(folder).log()]
+
+
+def assert_same_ending(folder, reference):
+    ours, theirs = final_tensors(folder), final_tensors(reference)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    assert losses(folder) == losses(reference)
+
+
+def start(arguments, **popen):
+    return subprocess.Popen(
+        [sys.executable, "-m", "cato", *map(str, arguments)],
+        env={**os.environ, **SINGLE_THREAD},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        **popen,
+    )
+
+
+SETTINGS = (
+    "--model.width 8 --model.depth 1 --train.batch-size 5 --train.epochs 20 "
+    "--train.accelerator cpu --train.checkpoint-minutes 1e-9"
+).split()
+
+
+@pytest.fixture(scope="module", params=["adamw", "muon"])
+def optimizer(request):
+    return request.param
+
+
+def test_killed_runs_end_bit_for_bit_like_an_uninterrupted_one(tmp_path, data_root, optimizer):
+    """A checkpoint is written after every step, so that kills also hit the writing of one."""
+    arguments = ["train", "darcy", "--scale", "smoke", *SETTINGS]
+    arguments += ["--train.optimizer", optimizer, "--data.root", data_root]
+    reference, killed = tmp_path / "reference", tmp_path / "killed"
+    assert start([*arguments, "--out", reference]).wait() == 0
+    moments = random.Random(7)
+    process = start([*arguments, "--out", killed])
+    for _ in range(NUM_KILLS):
+        wait_for_progress(process, killed / "checkpoints")
+        time.sleep(moments.uniform(0, 0.05))  # a few steps, each with its checkpoint
+        process.kill()
+        assert process.wait() == -signal.SIGKILL, process.stderr.read()
+        process = start(["train", "--resume", killed])
+    assert process.wait() == 0, process.stderr.read()
+    assert_same_ending(killed, reference)
+
+
+def wait_for_progress(process, checkpoints):
+    """Until a step has been saved that was not there before."""
+    before = set(checkpoints.glob("last-*.json"))
+    while set(checkpoints.glob("last-*.json")) <= before and process.poll() is None:
+        time.sleep(0.002)
+
+
+def test_ctrl_c_saves_mid_epoch_and_resumes_exactly(tmp_path, config_with, monkeypatch):
+    config = config_with(train={"epochs": 3})
+    train(config, tmp_path / "reference")
+    original = loop.Training.step
+
+    def step_with_interrupt(self, stop_requested=False):
+        if self.state.step == 6:  # in the middle of the second epoch
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, stop_requested or self.state.step == 6)
+
+    monkeypatch.setattr(loop.Training, "step", step_with_interrupt)
+    with pytest.raises(Interrupted, match="cato train --resume"):
+        train(config, tmp_path / "stopped")
+    monkeypatch.undo()
+    assert open_run(tmp_path / "stopped").log()[-1]["step"] == 5
+    resume(tmp_path / "stopped")
+    assert_same_ending(tmp_path / "stopped", tmp_path / "reference")
+
+
+def test_training_learns_and_keeps_the_best_weights(tmp_path, config_with):
+    run = train(config_with(train={"epochs": 20}, model={"width": 16}), tmp_path / "run")
+    log = run.log()
+    assert log[-1]["value"] < 0.6 * log[0]["value"]
+    best = min(line["validation"] for line in log)
+    figures = evaluate_run(run, "validation").figures
+    assert figures["relative_l2"] == pytest.approx(best, rel=1e-5)
+    assert figures["num_samples"] == 8
+
+
+def test_a_finished_run_is_left_alone(tmp_path, config_with, capsys):
+    run = train(config_with(), tmp_path / "run")
+    before = {p.name: p.stat().st_mtime_ns for p in (run.folder / "checkpoints").iterdir()}
+    resume(run.folder)
+    assert "already trained" in capsys.readouterr().err
+    assert before == {p.name: p.stat().st_mtime_ns for p in (run.folder / "checkpoints").iterdir()}
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_two_processes_give_the_loss_curve_of_one(tmp_path, config_with, data_root, strategy):
+    """24 samples in batches of 5: the shards are uneven, and so is the last batch."""
+    train(config_with(train={"epochs": 3}), tmp_path / "one")
+    settings = [s if s != "20" else "3" for s in SETTINGS[:-2]]
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+        *("--master-port", str(random.randint(20000, 60000)), "-m", "cato"),
+        *("train", "darcy", "--scale", "smoke", *settings, "--train.strategy", strategy),
+        *("--data.root", str(data_root), "--out", str(tmp_path / "two")),
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, **SINGLE_THREAD}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    for one, two in zip(losses(tmp_path / "one"), losses(tmp_path / "two"), strict=True):
+        assert two == pytest.approx(one, rel=2e-4)
+    ours, theirs = final_tensors(tmp_path / "two"), final_tensors(tmp_path / "one")
+    for name, tensor in theirs.items():
+        if not name.startswith("optimizer"):
+            torch.testing.assert_close(ours[name], tensor, rtol=1e-2, atol=1e-4)
+
+
+def test_a_time_budget_sets_the_number_of_steps(tmp_path, config_with, monkeypatch):
+    monkeypatch.setattr(loop, "CALIBRATION_SECONDS", 0.5)
+    run = train(config_with(train={"minutes": 0.05}), tmp_path / "run")
+    seconds = run.log()[-1]["seconds"]
+    assert 0.5 < seconds < 12  # three seconds, on a machine that may be busy
+    # calibration leaves no trace: the first steps are those of a run without a budget
+    reference = train(config_with(), tmp_path / "reference")
+    assert run.log()[0]["validation"] != reference.log()[0]["validation"]  # another schedule
+
+
+def test_calibration_leaves_weights_and_state_as_they_were(tmp_path, config_with, monkeypatch):
+    monkeypatch.setattr(loop, "CALIBRATION_SECONDS", 0.1)
+    config = config_with()
+    from cato.training.engine import make_fabric
+    from cato.training.run import create_run
+
+    splits = load_splits(config)
+    run = create_run(tmp_path / "run", config, splits.problem)
+    training = loop.Training(run, splits, make_fabric(config.train))
+    before = {k: v.clone() for k, v in training.surrogate.state_dict().items()}
+    training._seconds_per_step()
+    assert training.state == loop.TrainState()
+    assert all(torch.equal(v, before[k]) for k, v in training.surrogate.state_dict().items())
+    assert not any(optimizer.state for optimizer in training.raw_optimizers)
+
+
+def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, config_with, monkeypatch):
+    original = loop.Training._accumulate_gradients
+
+    def poisoned(self, indices):
+        sums = original(self, indices)
+        if self.state.step == 7:
+            sums["loss"] = float("nan")
+        return sums
+
+    monkeypatch.setattr(loop.Training, "_accumulate_gradients", poisoned)
+    with pytest.raises(InputError, match="epoch 2, batch 3"):
+        train(config_with(), tmp_path / "run")
+    assert torch.isfinite(final_tensors(tmp_path / "run")["model.lift.out.weight"]).all()
+    assert load_surrogate(open_run(tmp_path / "run"))  # the last good weights are there
+
+
+def test_a_divergent_learning_rate_is_reported(tmp_path, config_with):
+    config = config_with(train={"learning_rate": 1e30, "clip": 0.0})
+    with pytest.raises(InputError, match="lower --train.learning-rate"):
+        train(config, tmp_path / "run")
+
+
+def test_two_trainings_into_one_folder(tmp_path, config_with, data_root):
+    config = config_with()
+    folder = tmp_path / "run"
+    run = train(config, folder)
+    with pytest.raises(InputError, match="already holds a run"):
+        train(config, folder)
+    from cato.lock import locked
+
+    with locked(run.folder / ".lock", "busy"), pytest.raises(InputError, match="another process"):
+        resume(folder)
+
+
+def test_physical_loss_settings_of_a_cloud_are_refused(config_with):
+    from cato.physics import LossConfig, PhysicalLoss
+    from cato.problem import Problem
+
+    cloud = Problem("c", "cloud", (9,), (), ("u",))
+    with pytest.raises(InputError, match="cloud"):
+        PhysicalLoss(LossConfig(gradient=0.2), cloud)
+
+
+def test_bf16_trains(tmp_path, config_with):
+    run = train(config_with(train={"precision": "bf16-mixed", "epochs": 3}), tmp_path / "run")
+    log = run.log()
+    assert log[-1]["value"] < log[0]["value"]
+
+
+def test_muon_and_adamw_share_the_parameters(config_with):
+    from cato.models.registry import build_model
+    from cato.training.optim import build_optimizers
+
+    config = config_with(train={"optimizer": "muon"})
+    model = build_model("cato", config.model, load_splits(config).problem)
+    groups = [
+        {id(p) for group in optimizer.param_groups for p in group["params"]}
+        for optimizer in build_optimizers(model, config.train)
+    ]
+    assert not groups[0] & groups[1]
+    assert groups[0] | groups[1] == {id(p) for p in model.parameters()}
+    assert groups[1] == {id(p) for p in model.hidden_matrices()}
