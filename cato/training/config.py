@@ -4,6 +4,7 @@ A recipe is a small TOML file per benchmark that says only what differs from the
 scale: `[small.train]`, `[small.loss]`, and `[small.models.NAME]` for a model's own settings.
 """
 
+import shlex
 import tomllib
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
@@ -119,3 +120,15 @@ def recipe(benchmark: str, scale: str, model_name: str) -> RunConfig:
         },
         f"recipe {benchmark}.toml, {scale}",
     )
+
+
+def command_of(config: RunConfig) -> str:
+    """The command that trains with these settings: the recipe and what differs from it."""
+    base = recipe(config.benchmark, config.scale, config.model_name).to_dict()
+    words = ["cato train", config.benchmark, "--scale", config.scale, "--model", config.model_name]
+    for group, settings in config.to_dict().items():
+        if isinstance(settings, dict):
+            for name, value in settings.items():
+                if value != base[group][name]:
+                    words += [f"--{group}.{name.replace('_', '-')}", shlex.quote(str(value))]
+    return " ".join(words)

@@ -11,7 +11,6 @@ import json
 import os
 import platform
 import shlex
-import sys
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,7 +22,7 @@ from cato import __version__
 from cato.errors import InputError
 from cato.files import atomic_write, read_json, write_json
 from cato.problem import Problem
-from cato.training.config import RunConfig, run_config
+from cato.training.config import RunConfig, command_of, run_config
 
 FORMAT = 1
 
@@ -70,7 +69,7 @@ def create_run(folder: Path, config: RunConfig, problem: Problem) -> Run:
         "format": FORMAT,
         "cato": __version__,
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": " ".join(["cato", *map(shlex.quote, sys.argv[1:])]),
+        "command": f"{command_of(config)} --out {shlex.quote(str(folder))}",
         "config": config.to_dict(),
         "problem": problem.to_dict(),
         "environment": environment(),
