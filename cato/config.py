@@ -22,7 +22,7 @@ Fraction = Annotated[float, Ge(0), Lt(1)]
 
 
 @lru_cache
-def _adapter(cls: type) -> TypeAdapter[Any]:
+def _adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(with_config(ConfigDict(extra="forbid"))(cls))
 
 
@@ -51,7 +51,7 @@ def _known(cls: type, loc: tuple[int | str, ...]) -> str:
     """The settings that exist on the level of the unknown one."""
     for part in loc[:-1]:
         cls = get_type_hints(cls)[str(part)]
-    return ", ".join(field.name for field in fields(cls))  # type: ignore[arg-type]
+    return ", ".join(field.name for field in fields(cls))
 
 
 def checked(config: Config, where: str) -> Config:

@@ -81,6 +81,17 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.targets)
 
+    def arrays(self, *names: str) -> dict[str, np.ndarray]:
+        """NumPy arrays on the mesh, as `from_arrays` takes them.
+
+        Args:
+            names: Some of "coords", "inputs", "targets"; all unless given.
+        """
+        return {
+            name: getattr(self, name).unflatten(-2, self.problem.shape).numpy()
+            for name in names or ("coords", "inputs", "targets")
+        }
+
     def batch(self, indices: Sequence[int] | Tensor | slice) -> Batch:
         """The samples at `indices`; shared coordinates are repeated without copying."""
         part = self.subset(indices)

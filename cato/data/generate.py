@@ -118,7 +118,7 @@ def _solve_missing(spec: DataSpec, target: Path, num_workers: int) -> None:
 
 def _note(text: str) -> None:
     """Tell people, leaving paths as they are."""
-    note(text, soft_wrap=True, markup=False, highlight=False)
+    note(text)
 
 
 def _assemble(spec: DataSpec, target: Path) -> None:

@@ -6,7 +6,7 @@ business of `cato.surrogate.Surrogate`.
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -26,14 +26,16 @@ class Operator(nn.Module, ABC):
     """A neural operator.
 
     Attributes:
+        config: Its settings, an instance of the config dataclass beside the class.
         problem: The problem it was built for; sizes of later calls may differ in `shape` only.
         geometries: The geometries the class can be built for.
     """
 
     geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]]
 
-    def __init__(self, problem: Problem) -> None:
+    def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__()
+        self.config = config
         self.problem = problem
 
     @abstractmethod

@@ -275,7 +275,7 @@ def test_separate_projections_cost_more_parameters():
 
 
 @pytest.mark.parametrize(
-    "settings_, message",
+    ("settings_", "message"),
     [({"width": 10, "heads": 4}, "multiple of 2"), ({"kernel": 4}, "odd")],
 )
 def test_impossible_settings(settings_, message):

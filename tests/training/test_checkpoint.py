@@ -21,7 +21,9 @@ def test_round_trip_and_pruning(tmp_path):
     assert loaded.state == {"step": 10, "best": float("inf")}
     assert torch.equal(loaded.tensors["w"], torch.full((3,), 10.0))
     names = sorted(p.name for p in tmp_path.glob("*.safetensors"))
-    assert names == [f"{s}.safetensors" for s in ("best-00000010", "last-00000002", "last-00000010")]
+    assert names == [
+        f"{s}.safetensors" for s in ("best-00000010", "last-00000002", "last-00000010")
+    ]
     assert not list(tmp_path.glob(".*"))  # no temporary files
 
 

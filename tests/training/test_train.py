@@ -49,10 +49,10 @@ def start(arguments, **popen):
     )
 
 
-SETTINGS = (
-    "--model.width 8 --model.depth 1 --train.batch-size 5 --train.epochs 20 "
-    "--train.accelerator cpu --train.checkpoint-minutes 1e-9"
-).split()
+SETTINGS = [
+    *("--model.width", "8", "--model.depth", "1", "--train.batch-size", "5"),
+    *("--train.epochs", "20", "--train.accelerator", "cpu", "--train.checkpoint-minutes", "1e-9"),
+]
 
 
 @pytest.fixture(scope="module", params=["adamw", "muon"])
@@ -189,7 +189,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, config_with, monkeypa
 
 def test_a_divergent_learning_rate_is_reported(tmp_path, config_with):
     config = config_with(train={"learning_rate": 1e30, "clip": 0.0})
-    with pytest.raises(InputError, match="lower --train.learning-rate"):
+    with pytest.raises(InputError, match=r"lower --train\.learning-rate"):
         train(config, tmp_path / "run")
 
 

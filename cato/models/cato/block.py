@@ -1,7 +1,7 @@
 """The CATO block (paper, "Charted Axial Transformer Operator Block").
 
-    H̃       = H + A(LN(H), ζ) + L(LN(H))
-    H^(ℓ+1) = H̃ + MLP(LN(H̃))
+H̃       = H + A(LN(H), ζ) + L(LN(H))
+H^(ℓ+1) = H̃ + MLP(LN(H̃))
 """
 
 from collections.abc import Sequence

@@ -58,9 +58,10 @@ class Cato(Operator):
     """Charted Axial Transformer Operator."""
 
     geometries: ClassVar = ("grid", "mesh")
+    omega: Tensor
 
     def __init__(self, config: CatoConfig, problem: Problem) -> None:
-        super().__init__(problem)
+        super().__init__(config, problem)
         if config.kernel % 2 == 0:
             raise InputError(f"kernel must be odd, so that it has a centre; got {config.kernel}")
         width, num_axes = config.width, len(problem.shape)
@@ -81,9 +82,11 @@ class Cato(Operator):
         self.register_buffer(
             "omega", frequencies(width // config.heads, config.rotary_base), persistent=False
         )
-        self.rotary_scale: float | nn.Parameter = config.rotary_scale
+        scale = torch.tensor(config.rotary_scale)
         if config.learn_rotary_scale:
-            self.rotary_scale = nn.Parameter(torch.tensor(config.rotary_scale))
+            self.rotary_scale = nn.Parameter(scale)
+        else:
+            self.register_buffer("rotary_scale", scale, persistent=False)
 
     def forward(
         self,

@@ -1,0 +1,87 @@
+"""Physics attention: attention among G learned slices of the points (Transolver, ICML 2024).
+
+Per head, with x and f two projections of the hidden state and n counting points, g slices:
+
+    w_n = softmax(W_slice x_n / τ)                   soft membership of point n in the G slices
+    z_g = Σ_n w_ng f_n / Σ_n w_ng                    one token per slice
+    z'  = softmax((z W_q)(z W_k)ᵀ / √d_h) z W_v      attention among the tokens
+    f'_n = Σ_g w_ng z'_g                             back to the points
+
+and a linear layer mixes the heads. Each head learns its temperature τ, between 0.1 and 5; all heads
+share W_slice, W_q, W_k and W_v. The cost is linear in the number of points.
+"""
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.errors import InputError
+
+_EMPTY = 1e-12
+"""Least weight of a slice: one that no point belongs to gets the token 0, and not 0/0."""
+
+
+class SliceAttention(nn.Module):
+    """Physics attention of values f along slices found from x.
+
+    Both projections are the caller's: convolutions on meshes, linear maps on clouds.
+
+    Args:
+        width: Channels C of x, f and the result.
+        heads: Heads M; must divide the width.
+        slices: Slices G per head.
+    """
+
+    def __init__(self, width: int, heads: int, slices: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise InputError(f"width must be a multiple of heads; got {width} with {heads} heads")
+        self.heads = heads
+        size = width // heads
+        self.slice = nn.Linear(size, slices)
+        self.temperature = nn.Parameter(torch.full((heads,), 0.5))
+        self.query = nn.Linear(size, size, bias=False)
+        self.key = nn.Linear(size, size, bias=False)
+        self.value = nn.Linear(size, size, bias=False)
+        self.out = nn.Linear(width, width)
+
+    def forward(
+        self,
+        x: Float[Tensor, "B N C"],
+        f: Float[Tensor, "B N C"],
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Float[Tensor, "B N C"]:
+        """Attend; points that `mask` marks False belong to no slice."""
+        weights = self.slice_weights(x, mask)
+        f = rearrange(f, "b n (m c) -> b m n c", m=self.heads)
+        total = weights.sum(2).clamp_min(_EMPTY)[..., None]
+        z = weights.transpose(2, 3) @ f / total
+        z = F.scaled_dot_product_attention(self.query(z), self.key(z), self.value(z))
+        return self.out(rearrange(weights @ z, "b m n c -> b n (m c)"))
+
+    def slice_weights(
+        self, x: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None = None
+    ) -> Float[Tensor, "B M N G"]:
+        """Membership w of the points in the slices of each head: sums to one, to zero if masked."""
+        x = rearrange(x, "b n (m c) -> b m n c", m=self.heads)
+        tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
+        weights = torch.softmax(self.slice(x) / tau, dim=-1)
+        return weights if mask is None else weights * mask[:, None, :, None]
+
+
+class PointSliceAttention(nn.Module):
+    """Physics attention on a cloud: x and f are linear in the hidden state of the point."""
+
+    def __init__(self, width: int, heads: int, slices: int) -> None:
+        super().__init__()
+        self.project_x = nn.Linear(width, width)
+        self.project_f = nn.Linear(width, width)
+        self.attention = SliceAttention(width, heads, slices)
+
+    def forward(
+        self, h: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None = None
+    ) -> Float[Tensor, "B N C"]:
+        """Attend; points that `mask` marks False are seen by nobody."""
+        return self.attention(self.project_x(h), self.project_f(h), mask)

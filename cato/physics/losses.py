@@ -1,0 +1,219 @@
+"""The training objective (paper, section "Physical Loss").
+
+    L = L_val + λ_g L_grad + λ_f L_flux + λ_c L_cons (+ λ_gdl L_gdl)
+
+    L_val   mean over samples of ‖û − u‖ / (‖u‖ + ε)
+    L_grad  mean over samples and nodes of |∇û − ∇u|²
+    L_flux  mean over samples and nodes of |q̂ − ∇u|²
+    L_cons  mean over samples and nodes of |q̂ − ∇û|²
+    L_gdl   mean over samples of Σ_d ‖∂_d û − ∂_d u‖ / (‖∂_d u‖ + ε)
+
+with ∇ the mesh-consistent gradient and q̂ the model's flux head. L_gdl is the regularisation that
+the paper adds, with weight 0.1, for every model on Darcy.
+
+Deviations: ∇u, ∇û and q̂ are measured in units of the RMS of ∇u over the training set, one per
+channel, so that the weights mean the same on every mesh and in every unit (`gradient_scale = "raw"`
+is the paper's formula). With several output channels, L_grad, L_flux and L_cons are means over the
+channels; norms run over all nodes and channels jointly.
+"""
+
+from dataclasses import dataclass
+from math import prod
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cato.config import NonNegative, checked
+from cato.errors import InputError
+from cato.physics.gradient import gradient
+from cato.problem import Problem
+
+EPSILON = 1e-12
+"""ε in the relative norms."""
+
+VALUES_PER_CHUNK = 2**18
+"""Target values that `gradient_rms` differentiates at once."""
+
+
+@dataclass(frozen=True)
+class LossConfig:
+    """Weights of the terms beside the value term; a term with weight 0 is not computed.
+
+    Attributes:
+        gradient: λ_g, gradient of the prediction against that of the target.
+        flux: λ_f, flux head against the gradient of the target.
+        consistency: λ_c, flux head against the gradient of the prediction.
+        gdl: λ_gdl, relative error of each partial derivative.
+        gradient_scale: Measure ∇u in units of its RMS over the training set, or raw.
+    """
+
+    gradient: NonNegative = 0.0
+    flux: NonNegative = 0.0
+    consistency: NonNegative = 0.0
+    gdl: NonNegative = 0.0
+    gradient_scale: Literal["rms", "raw"] = "rms"
+
+    @property
+    def needs_flux(self) -> bool:
+        """Whether the model must have a flux head."""
+        return self.flux > 0 or self.consistency > 0
+
+    @property
+    def needs_metric(self) -> bool:
+        """Whether the mesh must be differentiated on."""
+        return self.gradient > 0 or self.gdl > 0 or self.needs_flux
+
+    @property
+    def needs_scale(self) -> bool:
+        """Whether the RMS of ∇u over the training set is used."""
+        return self.gradient_scale == "rms" and (self.gradient > 0 or self.needs_flux)
+
+
+class PhysicalLoss(nn.Module):
+    """The objective of one problem.
+
+    Args:
+        config: Weights of the terms.
+        problem: Gives the mesh; gradient terms need a grid or a mesh.
+        scale: From `gradient_rms` on the training set; only where `config.needs_scale`.
+    """
+
+    scale: Tensor
+
+    def __init__(
+        self, config: LossConfig, problem: Problem, scale: Float[Tensor, " C"] | None = None
+    ) -> None:
+        super().__init__()
+        self.config = checked(config, "loss")
+        self.problem = problem
+        if self.config.needs_metric and problem.geometry == "cloud":
+            raise InputError(
+                f"the loss terms gradient, flux, consistency and gdl need a grid or a mesh, but "
+                f"{problem.name!r} is a cloud; set their weights to 0"
+            )
+        if not self.config.needs_scale:
+            scale = torch.ones(problem.num_outputs)
+        elif scale is None:
+            raise InputError(
+                "gradient_scale 'rms' needs the RMS of the training gradients; pass "
+                "gradient_rms(...) or set gradient_scale to 'raw'"
+            )
+        for name, value in zip(problem.outputs, scale.tolist(), strict=True):
+            if not 0 < value < float("inf"):
+                raise InputError(
+                    f"output {name!r} has a training gradient of RMS {value}, which is no unit to "
+                    f"measure in; set gradient_scale to 'raw' or the gradient weights to 0"
+                )
+        self.register_buffer("scale", scale.unsqueeze(-1), persistent=False)
+
+    def forward(
+        self,
+        values: Float[Tensor, "B N C"],
+        target: Float[Tensor, "B N C"],
+        *,
+        flux: Float[Tensor, "B N C D"] | None = None,
+        metric: Float[Tensor, "#B N D D"] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+        weights: Float[Tensor, " B"] | None = None,
+    ) -> tuple[Float[Tensor, ""], dict[str, Float[Tensor, ""]]]:
+        """The total to minimise, and each term that was computed, unweighted and detached.
+
+        Args:
+            values: Predicted fields û, in physical units as all other arguments.
+            target: True fields u.
+            flux: Predicted gradient q̂; needed where `config.needs_flux`.
+            metric: From `inverse_metric`; needed where `config.needs_metric`.
+            mask: Clouds only: False marks padding, which counts nowhere.
+            weights: Share of each sample in the mean, 1/B unless given. Shards of one batch of B
+                samples, each with weights 1/B, have losses and gradients that sum to the whole's.
+        """
+        terms = {"value": _relative_error(values, target, mask)}
+        if self.config.needs_metric:
+            assert mask is None, "only clouds have padding, and they have no gradient terms"
+            terms |= self._gradient_terms(values, target, flux, metric)
+        if weights is None:
+            weights = torch.full_like(terms["value"], 1 / len(values))
+        means = {name: weights @ term for name, term in terms.items()}
+        total = means["value"]
+        for name, mean in means.items():
+            if name != "value":
+                total = total + getattr(self.config, name) * mean
+        return total, {name: mean.detach() for name, mean in means.items()}
+
+    def _gradient_terms(
+        self, values: Tensor, target: Tensor, flux: Tensor | None, metric: Tensor | None
+    ) -> dict[str, Float[Tensor, " B"]]:
+        """The terms with a weight, for every sample."""
+        config, problem = self.config, self.problem
+        if metric is None:
+            raise InputError(
+                "the gradient terms of the loss need a metric; pass inverse_metric(...)"
+            )
+        true = gradient(target, metric, problem.shape, problem.periodic)
+        predicted = gradient(values, metric, problem.shape, problem.periodic)
+        terms = {}
+        if config.gradient > 0:
+            terms["gradient"] = self._mean_square(predicted - true)
+        if config.needs_flux:
+            if flux is None:
+                raise InputError(
+                    "the loss terms flux and consistency need a model with a flux head; set their "
+                    "weights to 0 or choose a model that has one"
+                )
+            if config.flux > 0:
+                terms["flux"] = self._mean_square(flux - true)
+            if config.consistency > 0:
+                terms["consistency"] = self._mean_square(flux - predicted)
+        if config.gdl > 0:
+            partials = zip(predicted.unbind(-1), true.unbind(-1), strict=True)
+            terms["gdl"] = torch.stack([_relative_error(p, t) for p, t in partials]).sum(0)
+        return terms
+
+    def _mean_square(self, difference: Float[Tensor, "B N C D"]) -> Float[Tensor, " B"]:
+        """Mean over nodes and channels of the squared Euclidean norm, in units of `scale`."""
+        return (difference / self.scale).square().sum(-1).mean((1, 2))
+
+
+def _relative_error(
+    values: Float[Tensor, "B N C"],
+    target: Float[Tensor, "B N C"],
+    mask: Bool[Tensor, "B N"] | None = None,
+) -> Float[Tensor, " B"]:
+    """‖û − u‖ / (‖u‖ + ε) of every sample; its derivative at û = u is 0."""
+    if mask is not None:
+        padding = ~mask.unsqueeze(-1)
+        values, target = values.masked_fill(padding, 0), target.masked_fill(padding, 0)
+    error = torch.linalg.vector_norm(values - target, dim=(1, 2))
+    return error / (torch.linalg.vector_norm(target, dim=(1, 2)) + EPSILON)
+
+
+@torch.no_grad()
+def gradient_rms(
+    targets: Float[Tensor, "S *T N C"],
+    metric: Float[Tensor, "#S N D D"],
+    shape: tuple[int, ...],
+    periodic: tuple[bool, ...],
+) -> Float[Tensor, " C"]:
+    """Root of the mean over samples, frames and nodes of |∇u|², for each output channel.
+
+    Computed in float64 on the CPU, a few samples at a time; returned like `targets`.
+
+    Args:
+        targets: True fields of the training set; a frame axis may stand after the samples.
+        metric: From `inverse_metric`, one per sample or one for all.
+        shape: Nodes along each mesh axis.
+        periodic: For each mesh axis, whether its last node is a neighbour of its first.
+    """
+    num_nodes, num_channels = targets.shape[-2:]
+    frames = targets.flatten(1, -3) if targets.ndim > 3 else targets.unsqueeze(1)
+    step = max(1, VALUES_PER_CHUNK // prod(frames.shape[1:]))
+    total = torch.zeros(num_channels, dtype=torch.float64)
+    for first in range(0, len(frames), step):
+        chunk = frames[first : first + step].to("cpu", torch.float64)
+        inverse = metric if len(metric) == 1 else metric[first : first + step]
+        inverse = inverse.to("cpu", torch.float64)
+        for u in chunk.unbind(1):
+            total += gradient(u, inverse, shape, periodic).square().sum((0, 1, 3))
+    return (total / (frames.shape[0] * frames.shape[1] * num_nodes)).sqrt().to(targets)

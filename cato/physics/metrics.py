@@ -1,0 +1,79 @@
+"""The error of a prediction (paper, appendix "Evaluation Metric"): per sample ‖û − u‖₂ / ‖u‖₂.
+
+Values are physical, not normalised. Where the true field is zero the relative error is 0 for an
+exact prediction and infinite for any other: such a sample shows in every mean, and is not dropped.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from cato.errors import InputError
+
+
+def relative_l2(
+    prediction: Float[Tensor, "B *T N C"],
+    target: Float[Tensor, "B *T N C"],
+    mask: Bool[Tensor, "B N"] | None = None,
+) -> Float[Tensor, " B"]:
+    """Relative error of every sample, over all its frames, nodes and channels jointly.
+
+    Args:
+        prediction: Predicted fields.
+        target: True fields.
+        mask: False marks padded nodes, which do not count.
+    """
+    if mask is not None:
+        padding = ~mask.view(len(mask), *[1] * (target.ndim - 3), -1, 1)
+        prediction, target = prediction.masked_fill(padding, 0), target.masked_fill(padding, 0)
+    error = torch.linalg.vector_norm((prediction - target).flatten(1), dim=1)
+    size = torch.linalg.vector_norm(target.flatten(1), dim=1)
+    return torch.where(error == 0, 0, error / size)
+
+
+def relative_l2_per_frame(
+    prediction: Float[Tensor, "B T N C"],
+    target: Float[Tensor, "B T N C"],
+    mask: Bool[Tensor, "B N"] | None = None,
+) -> Float[Tensor, "B T"]:
+    """Relative error of every frame of a rollout by itself."""
+    frames = zip(prediction.unbind(1), target.unbind(1), strict=True)
+    return torch.stack([relative_l2(p, t, mask) for p, t in frames], 1)
+
+
+@dataclass(frozen=True)
+class ErrorSummary:
+    """The errors of a set of samples in five numbers.
+
+    Attributes:
+        mean: The figure that the paper's tables report.
+        median: Half of the samples are at most this wrong.
+        p90: The smallest of the errors that at least 90 % of the samples do not exceed.
+        worst: The largest error.
+        worst_index: The sample it belongs to.
+    """
+
+    mean: float
+    median: float
+    p90: float
+    worst: float
+    worst_index: int
+
+
+def summarise(errors: Float[Tensor, " B"]) -> ErrorSummary:
+    """Summary of the errors of `relative_l2`."""
+    count = len(errors)
+    if count == 0:
+        raise InputError("there is no sample to summarise the errors of; give at least one")
+    errors = errors.to("cpu", torch.float64)
+    # By rank and not by interpolation, which makes NaN of an infinite error.
+    ranked = errors.sort().values
+    return ErrorSummary(
+        mean=float(errors.mean()),
+        median=float(ranked[(count - 1) // 2] + ranked[count // 2]) / 2,
+        p90=float(ranked[-(-9 * count // 10) - 1]),
+        worst=float(ranked[-1]),
+        worst_index=int(errors.argmax()),
+    )
