@@ -1,28 +1,34 @@
-"""What the paper leaves open, decided by measurement: small Darcy trainings that differ in one choice.
+"""What the paper leaves open, decided by measurement: Darcy trainings that differ in one choice.
 
-    python benchmarks/choices.py            # runs what is missing, then writes benchmarks/results/choices.json
+    make choices      # writes benchmarks/results/choices.json and docs/choices.md
 
 Every variant is trained with the same seeds, samples and epochs on one thread; the figure is the
 lowest validation error (relative L2), since the test split must choose nothing. Runs are kept in
 runs/choices, so a killed study goes on where it stopped.
 """
 
-import json
-from dataclasses import dataclass, replace
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 import torch
 
+from cato.data.generate import generate
 from cato.files import write_json
+from cato.progress import progress_bar
 from cato.training.config import RunConfig, recipe, run_config
-from cato.training.run import open_run
+from cato.training.run import environment, open_run
 from cato.training.train import resume, train
 
+ROOT = Path(__file__).parent.parent
 RUNS = Path("runs/choices")
-RESULTS = Path(__file__).parent / "results" / "choices.json"
-NUM_SAMPLES, NUM_EPOCHS = 450, 16
+RESULTS, PAGE = ROOT / "benchmarks" / "results" / "choices.json", ROOT / "docs" / "choices.md"
+NUM_SAMPLES, NUM_EPOCHS = 450, 12
 
 PHYSICAL = {"gradient": 0.2, "flux": 0.2, "consistency": 0.05, "gdl": 0.0}
 BASE: dict[str, dict[str, Any]] = {
@@ -48,7 +54,6 @@ CHOICES = {
             "muon 2e-3": {},
             "adamw 1e-3": {"train": {"optimizer": "adamw"}},
             "adamw 2e-3": {"train": {"optimizer": "adamw", "learning_rate": 2e-3}},
-            "muon 4e-3": {"train": {"muon_learning_rate": 4e-3}},
         },
         seeds=(0, 1, 2),
     ),
@@ -71,45 +76,52 @@ CHOICES = {
             "learned from 10": {"model": {"learn_rotary_scale": True}},
         },
     ),
-    "chart": Choice(
-        "Does the learned chart beat plain coordinates?",
-        {
-            "learned": {},
-            "normalised": {"model": {"chart": "normalised"}},
-            "raw": {"model": {"chart": "raw"}},
-        },
-    ),
-    "projections": Choice(
-        "One set of query, key and value projections for both axes, or two?",
-        {"shared": {}, "separate": {"model": {"share_qkv": False}}},
-    ),
-    "mlp ratio": Choice(
-        "How wide is the MLP of a block?",
-        {
-            "1": {"model": {"mlp_ratio": 1.0}},
-            "2": {},
-            "4": {"model": {"mlp_ratio": 4.0}},
-        },
-        seeds=(0,),
-    ),
 }
 
 
 def main() -> None:
-    """Run what is missing and write the table."""
+    """Train what is missing, one job per core, and write the table."""
+    if len(sys.argv) > 1:
+        train_one(sys.argv[1])
+        return
+    jobs = list(jobs_by_key())
+    generate("darcy", "small", count=NUM_SAMPLES)
+    with ThreadPoolExecutor(os.cpu_count()) as pool, progress_bar("choices", len(jobs)) as bar:
+        for number, _ in enumerate(pool.map(run_job, jobs), start=1):
+            bar(number)
+    results = collect()
+    write_json(RESULTS, results)
+    write_page(results)
+    print(f"wrote {RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
+
+
+def run_job(job: str) -> None:
+    """Train in a process of its own, on one thread."""
+    command = [sys.executable, __file__, job]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{job} failed:\n{done.stderr}")
+
+
+def train_one(job: str) -> None:
+    """Train one answer with one seed, or go on with it."""
     torch.set_num_threads(1)
-    for name, choice in CHOICES.items():
-        for answer, overrides in choice.answers.items():
-            for seed in choice.seeds:
-                config = configuration(overrides, seed)
-                folder = RUNS / key(overrides, seed)
-                if (folder / "run.json").exists():
-                    assert open_run(folder).config == config, f"{folder} has other settings"
-                    resume(folder)
-                else:
-                    print(f"{name}: {answer}, seed {seed}", flush=True)
-                    train(config, folder)
-        write_results()
+    config, folder = jobs_by_key()[job], RUNS / job
+    if not (folder / "run.json").exists():
+        train(config, folder)
+    else:
+        assert open_run(folder).config == config, f"{folder} has other settings"
+        resume(folder)
+
+
+def jobs_by_key() -> dict[str, RunConfig]:
+    """Every training of the study; answers to different questions with equal settings share one."""
+    return {
+        key(overrides, seed): configuration(overrides, seed)
+        for choice in CHOICES.values()
+        for overrides in choice.answers.values()
+        for seed in choice.seeds
+    }
 
 
 def configuration(overrides: dict[str, dict[str, Any]], seed: int) -> RunConfig:
@@ -122,40 +134,59 @@ def configuration(overrides: dict[str, dict[str, Any]], seed: int) -> RunConfig:
 
 
 def key(overrides: dict[str, dict[str, Any]], seed: int) -> str:
-    """Folder of a run: answers to different questions with equal settings share one."""
+    """Name of a job and of its run folder."""
     words = [
         f"{group}.{name}={value}"
         for group, settings in sorted(overrides.items())
         for name, value in sorted(settings.items())
     ]
-    return "_".join([*words, f"seed={seed}"]) or "base"
+    return "_".join([*words, f"seed={seed}"])
 
 
-def write_results() -> None:
-    """Collect the finished runs."""
+def collect() -> dict[str, Any]:
+    """Lowest validation error of every answer, with its spread over the seeds."""
     table = {}
     for name, choice in CHOICES.items():
         rows = {}
         for answer, overrides in choice.answers.items():
-            logs = [
-                open_run(folder).log()
-                for seed in choice.seeds
-                if (folder := RUNS / key(overrides, seed)).joinpath("run.json").exists()
-            ]
-            done = [log for log in logs if log and log[-1]["epoch"] >= NUM_EPOCHS]
-            if done:
-                errors = [min(line["validation"] for line in log) for log in done]
-                rows[answer] = {
-                    "validation_relative_l2": mean(errors),
-                    "spread": stdev(errors) if len(errors) > 1 else None,
-                    "seeds": len(errors),
-                    "seconds": mean(log[-1]["seconds"] for log in done),
-                }
-        if rows:
-            table[name] = {"question": choice.question, "answers": rows}
-    settings = {"samples": NUM_SAMPLES, "epochs": NUM_EPOCHS, "threads": 1, "scale": "small"}
-    write_json(RESULTS, {"settings": settings, "choices": table})
-    print(json.dumps(table, indent=1))
+            logs = [open_run(RUNS / key(overrides, seed)).log() for seed in choice.seeds]
+            errors = [min(line["validation"] for line in log) for log in logs]
+            rows[answer] = {
+                "validation_relative_l2": mean(errors),
+                "spread": stdev(errors),
+                "errors": errors,
+                "seconds": mean(log[-1]["seconds"] for log in logs),
+            }
+        table[name] = {"question": choice.question, "answers": rows}
+    settings = {"samples": NUM_SAMPLES, "epochs": NUM_EPOCHS, "scale": "small"}
+    return {"settings": settings, "environment": environment(), "choices": table}
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """docs/choices.md, from the results alone."""
+    lines = [
+        "# Choices the paper leaves open",
+        "",
+        "<!-- written by `make choices` from benchmarks/results/choices.json; do not edit -->",
+        "",
+        f"Darcy `small`, CATO, {NUM_SAMPLES} training samples, {NUM_EPOCHS} epochs, one thread. The",
+        "figure is the lowest validation error (relative L2); the test split chooses nothing.",
+    ]
+    for choice in results["choices"].values():
+        lines += ["", f"## {choice['question']}", ""]
+        lines += [
+            "| answer | validation error | spread | seeds | seconds |",
+            "|---|---|---|---|---|",
+        ]
+        ranked = sorted(
+            choice["answers"].items(), key=lambda item: item[1]["validation_relative_l2"]
+        )
+        lines += [
+            f"| {answer} | {row['validation_relative_l2']:.2%} | ± {row['spread']:.2%} "
+            f"| {len(row['errors'])} | {row['seconds']:.0f} |"
+            for answer, row in ranked
+        ]
+    PAGE.write_text("\n".join([*lines, ""]))
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@ Ranges are written with `annotated_types` (`Annotated[int, Gt(0)]`) and checked 
 comes from a recipe, the command line, a saved run or Python.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, fields, is_dataclass
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_type_hints
@@ -26,7 +27,7 @@ def _adapter(cls: Any) -> TypeAdapter[Any]:
     return TypeAdapter(with_config(ConfigDict(extra="forbid"))(cls))
 
 
-def from_dict(cls: type[Config], values: dict[str, Any], where: str) -> Config:
+def from_dict(cls: Callable[..., Config], values: dict[str, Any], where: str) -> Config:
     """Build a config from plain values; unknown keys, wrong types and ranges are named errors.
 
     Args:
@@ -47,7 +48,7 @@ def from_dict(cls: type[Config], values: dict[str, Any], where: str) -> Config:
         raise InputError(f"{where}: {field}: {message}; got {first['input']!r}") from None
 
 
-def _known(cls: type, loc: tuple[int | str, ...]) -> str:
+def _known(cls: Any, loc: tuple[int | str, ...]) -> str:
     """The settings that exist on the level of the unknown one."""
     for part in loc[:-1]:
         cls = get_type_hints(cls)[str(part)]

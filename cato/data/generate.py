@@ -98,7 +98,7 @@ def _solve_missing(spec: DataSpec, target: Path, num_workers: int) -> None:
     total = len(spec.tasks)
     done = total - len(missing)
     if done and missing:
-        _note(f"{done} of {total} samples are already there: continuing")
+        note(f"{done} of {total} samples are already there: continuing")
     try:
         with (
             progress_bar(f"generating {target.stem}", total) as bar,
@@ -109,16 +109,11 @@ def _solve_missing(spec: DataSpec, target: Path, num_workers: int) -> None:
                 done += 1
                 bar(done)
     except KeyboardInterrupt:
-        _note(
+        note(
             f"stopped: {done} of {total} samples are kept in {parts.folder}; "
             f"the same command continues"
         )
         raise
-
-
-def _note(text: str) -> None:
-    """Tell people, leaving paths as they are."""
-    note(text)
 
 
 def _assemble(spec: DataSpec, target: Path) -> None:

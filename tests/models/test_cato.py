@@ -1,4 +1,4 @@
-"""CATO on structured meshes: attention, rotary encoding, block and model against their mathematics."""
+"""CATO on structured meshes: attention, rotary encoding, block and model as mathematics."""
 
 import pytest
 import torch

@@ -11,7 +11,7 @@ from torch._dynamo.testing import CompileCounter
 
 from cato.errors import InputError
 from cato.models.cato import knn
-from cato.models.cato.cloud import CatoPC, CatoPCConfig, LocalOperator, largest
+from cato.models.cato.cloud import CatoPC, CatoPCConfig, LocalOperator
 from cato.models.cato.knn import gather_neighbours, nearest_neighbours
 from cato.problem import Problem
 
@@ -138,19 +138,6 @@ def test_messages_agree_with_a_plain_loop(num_points, period):
         pooled = np.concatenate((soft, np.max(messages, axis=0)))
         expected = p["out.weight"] @ pooled + p["out.bias"]
         np.testing.assert_allclose(actual[i], expected, atol=1e-5)
-
-
-def test_maximum_and_its_gradient_also_with_ties():
-    torch.manual_seed(0)
-    m = torch.randint(4, (2, 3, 5, 7)).double().requires_grad_()
-    g = torch.randn(2, 3, 7, dtype=torch.double)
-    torch.testing.assert_close(largest(m), m.amax(2))
-    ours, theirs = (torch.autograd.grad(f(m), m, g)[0] for f in (largest, _amax))
-    torch.testing.assert_close(ours, theirs)
-
-
-def _amax(m):
-    return m.amax(2)
 
 
 # The whole operator -----------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.errors import InputError
+from cato.models.cato import cpu_attention
 from cato.models.cato.rotary import rotate
 
 
@@ -44,7 +45,10 @@ class AxialAttention(nn.Module):
         self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Float[Tensor, "B *mesh pairs 2"]]
     ) -> Float[Tensor, "B *mesh C"]:
         """Attend along each axis; `turns[k]` is the rotation by chart coordinate ζ_k."""
-        return self.out(axial_attention(self.qkv(h), turns, self.heads))
+        qkv = self.qkv(h)
+        fast = cpu_attention.supported(qkv)
+        attend = cpu_attention.axial_attention if fast else axial_attention
+        return self.out(attend(qkv, turns, self.heads))
 
 
 def axial_attention(
@@ -52,7 +56,9 @@ def axial_attention(
     turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],
     heads: int,
 ) -> Float[Tensor, "B *mesh axes_C"]:
-    """Attention along every axis, side by side.
+    """Attention along every axis, side by side, in PyTorch's operations.
+
+    `cpu_attention` computes the same in compiled loops, several times faster on CPUs.
 
     `qkv` holds (q, k, v) once for all axes, or once per axis.
     """

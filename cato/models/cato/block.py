@@ -5,6 +5,7 @@ H^(ℓ+1) = H̃ + MLP(LN(H̃))
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -13,7 +14,7 @@ from torch.nn import functional as F
 from cato.models.cato.attention import AxialAttention
 from cato.models.layers.mlp import MLP
 
-_CONVOLUTIONS = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
 
 class LocalOperator(nn.Module):

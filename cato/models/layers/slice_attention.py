@@ -19,7 +19,7 @@ from torch.nn import functional as F
 
 from cato.errors import InputError
 
-_EMPTY = 1e-12
+_EMPTY = 1e-30
 """Least weight of a slice: one that no point belongs to gets the token 0, and not 0/0."""
 
 

@@ -1,0 +1,201 @@
+"""Speed and memory of CATO at the paper's Darcy setting, against a matmul on the same core.
+
+    make bench        # writes benchmarks/results/speed.json and docs/speed.md
+
+One thread, float32, batch 4, width 96, depth 8, 8 heads. Times on shared machines are noisy:
+matmul, forward and training step alternate, and figures are medians of ratios side by side. FLOPs
+of a forward are counted by PyTorch's counter on the plain formulas, so work that an implementation
+adds does not count as progress; a training step counts as three forwards (the counter overcounts
+the backward of depthwise convolutions). Each mesh runs in a process of its own, for its memory.
+"""
+
+import json
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from cato.files import write_json
+from cato.models.registry import build_model
+from cato.physics import inverse_metric
+from cato.problem import Problem
+from cato.training.config import recipe
+from cato.training.optim import build_optimizers
+from cato.training.run import environment
+
+ROOT = Path(__file__).parent.parent
+RESULTS, PAGE = ROOT / "benchmarks" / "results" / "speed.json", ROOT / "docs" / "speed.md"
+SIZES = (43, 85, 170)
+BATCH, REPEATS, MATMUL = 4, 7, 2048
+TARGETS = {"forward": 0.40, "step": 0.30}
+"""Shares of the matmul rate that must be reached at 85 × 85."""
+
+
+def problem_of(size: int) -> Problem:
+    """Darcy on a grid of that many nodes per side."""
+    return Problem("darcy", "grid", (size, size), ("a",), ("u",))
+
+
+class Setting:
+    """Model, data, loss and optimiser of the paper's Darcy configuration at one mesh size."""
+
+    def __init__(self, size: int) -> None:
+        config = recipe("darcy", "paper", "cato")
+        self.problem = problem_of(size)
+        self.model = build_model("cato", config.model, self.problem)
+        axis = torch.linspace(0, 1, size)
+        coords = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1).flatten(0, 1)
+        self.coords = coords.expand(BATCH, -1, -1)
+        self.features = torch.randn(BATCH, size**2, 1)
+        self.targets = torch.randn(BATCH, size**2, 1)
+        self.metric = inverse_metric(coords, self.problem.shape, (False, False), (None, None))
+        from cato.physics import PhysicalLoss
+
+        self.loss = PhysicalLoss(config.loss, self.problem, torch.ones(1))
+        self.optimizers = build_optimizers(self.model, config.train)
+
+    def forward(self) -> None:
+        """Inference."""
+        with torch.no_grad():
+            self.model(self.coords, self.features)
+
+    def step(self) -> None:
+        """Forward, loss, backward, update."""
+        values, flux = self.model(self.coords, self.features)
+        total, _ = self.loss(values, self.targets, flux=flux, metric=self.metric)
+        total.backward()
+        for optimizer in self.optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+
+
+def count_flops(size: int) -> dict[str, int]:
+    """Floating-point operations of a batch, counted on tensors without data."""
+    with torch.device("meta"):
+        model = build_model("cato", recipe("darcy", "paper", "cato").model, problem_of(size))
+        coords, features = torch.empty(BATCH, size**2, 2), torch.empty(BATCH, size**2, 1)
+        with FlopCounterMode(display=False) as counter, torch.no_grad():
+            model(coords, features)
+    return {"forward": counter.get_total_flops(), "step": 3 * counter.get_total_flops()}
+
+
+def seconds_of(work: Callable[[], Any]) -> float:
+    """Wall time of one call."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
+def measure(size: int) -> dict[str, Any]:
+    """Times and rates at one mesh size."""
+    torch.set_num_threads(1)
+    matrix = torch.randn(MATMUL, MATMUL)
+    setting = Setting(size)
+    flops = count_flops(size)
+    before = peak_memory()
+    works = {"forward": setting.forward, "step": setting.step}
+    seconds: dict[str, list[float]] = {"matmul": [], "forward": [], "step": []}
+    shares: dict[str, list[float]] = {"forward": [], "step": []}
+    for repeat in range(-1, REPEATS):  # the first round compiles and allocates
+        for name, work in works.items():
+            around = [seconds_of(lambda: matrix @ matrix)]
+            taken = seconds_of(work)
+            around.append(seconds_of(lambda: matrix @ matrix))
+            if repeat >= 0:
+                rate = 2 * MATMUL**3 / (sum(around) / 2)
+                seconds["matmul"] += around
+                seconds[name].append(taken)
+                shares[name].append(flops[name] / taken / rate)
+    return {
+        "size": size,
+        "parameters": sum(p.numel() for p in setting.model.parameters()),
+        "gflop_per_sample": flops["forward"] / BATCH / 1e9,
+        "matmul_gflops": 2 * MATMUL**3 / median(seconds["matmul"]) / 1e9,
+        "forward_seconds": median(seconds["forward"]),
+        "step_seconds": median(seconds["step"]),
+        "forward_share": median(shares["forward"]),
+        "step_share": median(shares["step"]),
+        "step_memory_gib": peak_memory() - before,
+    }
+
+
+def peak_memory() -> float:
+    """Largest resident memory of this process so far, in GiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def write_page(results: dict[str, Any]) -> None:
+    """docs/speed.md, from the results alone."""
+    rows = results["sizes"]
+    lines = [
+        "# Speed",
+        "",
+        "<!-- written by `make bench` from benchmarks/results/speed.json; do not edit -->",
+        "",
+        "CATO at the paper's Darcy setting (width 96, depth 8, 8 heads, batch 4, float32),",
+        f"one thread of {results['environment']['processor']},",
+        f"PyTorch {results['environment']['torch']}. Shares are of the rate of a matmul of",
+        f"{MATMUL} × {MATMUL} matrices measured side by side; medians of {REPEATS} rounds.",
+        "",
+        "| mesh | GFLOP/sample | forward, ms/sample | share of matmul | training step, ms/sample "
+        "| share of matmul | memory of a step, GiB |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for row in rows:
+        lines.append(
+            f"| {row['size']} × {row['size']} | {row['gflop_per_sample']:.2f} "
+            f"| {1000 * row['forward_seconds'] / BATCH:.0f} | {row['forward_share']:.0%} "
+            f"| {1000 * row['step_seconds'] / BATCH:.0f} | {row['step_share']:.0%} "
+            f"| {row['step_memory_gib']:.2f} |"
+        )
+    first, last = rows[0], rows[-1]
+    growth = last["gflop_per_sample"] / first["gflop_per_sample"]
+    longer = last["step_seconds"] / first["step_seconds"]
+    nodes = (last["size"] / first["size"]) ** 2
+    lines += [
+        "",
+        f"From {first['size']}² to {last['size']}² nodes ({nodes:.1f} times as many) a training",
+        f"step takes {longer:.1f} times as long and counts {growth:.1f} times the operations:",
+        "axial attention costs O(HW(H + W)), everything else O(HW).",
+        "",
+        f"Required at 85 × 85: forward {TARGETS['forward']:.0%}, step {TARGETS['step']:.0%} — "
+        f"{'reached' if reached(results) else 'not reached'}.",
+        "",
+    ]
+    PAGE.write_text("\n".join(lines))
+
+
+def reached(results: dict[str, Any]) -> bool:
+    """Whether the required shares hold at the paper's mesh."""
+    row = next(row for row in results["sizes"] if row["size"] == 85)
+    return all(row[f"{name}_share"] >= share for name, share in TARGETS.items())
+
+
+def main() -> None:
+    """Measure every size in a process of its own, then write results and page."""
+    if len(sys.argv) > 1:
+        print(json.dumps(measure(int(sys.argv[1]))))
+        return
+    rows = []
+    for size in SIZES:
+        print(f"measuring {size} × {size} …", file=sys.stderr, flush=True)
+        done = subprocess.run(
+            [sys.executable, __file__, str(size)], stdout=subprocess.PIPE, text=True, check=True
+        )
+        rows.append(json.loads(done.stdout.splitlines()[-1]))
+        print(json.dumps(rows[-1], indent=1))
+    results = {"environment": environment(), "batch": BATCH, "targets": TARGETS, "sizes": rows}
+    write_json(RESULTS, results)
+    write_page(results)
+    print(f"wrote {RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
+
+
+if __name__ == "__main__":
+    main()
