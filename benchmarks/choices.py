@@ -169,7 +169,7 @@ def write_page(results: dict[str, Any]) -> None:
         "",
         "<!-- written by `make choices` from benchmarks/results/choices.json; do not edit -->",
         "",
-        f"Darcy `small`, CATO, {NUM_SAMPLES} training samples, {NUM_EPOCHS} epochs, one thread. The",
+        f"CATO on Darcy `small`: {NUM_SAMPLES} samples, {NUM_EPOCHS} epochs, one thread each. The",
         "figure is the lowest validation error (relative L2); the test split chooses nothing.",
     ]
     for choice in results["choices"].values():

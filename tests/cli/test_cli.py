@@ -14,9 +14,11 @@ import pytest
 from cato.cli import main
 from cato.data.generate import generate
 
-TINY = (
-    "--model.width 8 --model.depth 1 --train.batch-size 8 --train.epochs 2 --train.accelerator cpu"
-).split()
+TINY = [
+    *("--model.width", "8", "--model.depth", "1", "--train.batch-size", "8"),
+    *("--train.epochs", "2", "--train.accelerator", "cpu"),
+]
+COMMANDS = ["generate", "train", "evaluate", "predict", "report", "models", "benchmarks", "demo"]
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ def error_of(capsys, *arguments):
 def test_overview_names_every_command(capsys):
     main([])
     text = capsys.readouterr().out
-    for name in "generate train evaluate predict report models benchmarks demo".split():
+    for name in COMMANDS:
         assert f"cato {name}" in text
 
 
@@ -90,10 +92,8 @@ def test_every_command_has_help(command, capsys):
 
 
 def test_generate(tmp_path, capsys):
-    made = output_of(
-        capsys, *"generate darcy --scale smoke --count 3 --seed 5 --workers 1".split(),
-        "--out", tmp_path,
-    )  # fmt: skip
+    arguments = ["generate", "darcy", "--scale", "smoke", "--count", 3, "--seed", 5]
+    made = output_of(capsys, *arguments, "--workers", 1, "--out", tmp_path)
     assert made["train"] == 3
     assert made["path"] == str(tmp_path / "darcy-smoke-seed5-n3.h5")
 
@@ -227,8 +227,8 @@ def test_run_of_another_version(run, capsys):
         (lambda r: "{", "cannot be read"),
         (lambda r: "[]", "not the record"),
         (lambda r: json.dumps({"format": 1}), "incomplete"),
-        (lambda r: json.dumps({**r, "config": {**r["config"], "model_name": "x"}}), "unknown model"),
-        (lambda r: json.dumps({**r, "config": {**r["config"], "train": {"lr": 1}}}), "'lr'"),
+        (lambda r: json.dumps(r | {"config": r["config"] | {"model_name": "x"}}), "unknown model"),
+        (lambda r: json.dumps(r | {"config": r["config"] | {"train": {"lr": 1}}}), "'lr'"),
     ],
 )  # fmt: skip
 def test_damaged_record(run, change, words, capsys):

@@ -79,9 +79,11 @@ def test_temperature_is_clamped(outside, bound):
     assert torch.equal(clamped, layer.slice_weights(x))
 
 
-def test_empty_slices_give_no_nan():
+@pytest.mark.parametrize("lag", [10.0, 34.0, 40.0, 1e4])
+def test_empty_slices_give_no_nan(lag):
+    """One slice takes all; the others hold as little as 1e-9, 1e-30, 1e-35 and nothing."""
     layer = SliceAttention(8, heads=2, slices=4)
-    layer.slice.bias.data = torch.tensor([0.0, -1e4, -1e4, -1e4])  # one slice takes all
+    layer.slice.bias.data[1:] -= lag
     h = torch.randn(2, 5, 8, requires_grad=True)
     out = layer(h, h, torch.zeros(2, 5, dtype=torch.bool))
     (out + layer(h, h)).square().sum().backward()

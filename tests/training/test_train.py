@@ -38,6 +38,10 @@ def assert_same_ending(folder, reference):
     assert losses(folder) == losses(reference)
 
 
+def paths(data_root, folder):
+    return ["--data.root", data_root, "--out", folder]
+
+
 def start(arguments, **popen):
     return subprocess.Popen(
         [sys.executable, "-m", "cato", *map(str, arguments)],
@@ -233,3 +237,25 @@ def test_muon_and_adamw_share_the_parameters(config_with):
     assert not groups[0] & groups[1]
     assert groups[0] | groups[1] == {id(p) for p in model.parameters()}
     assert groups[1] == {id(p) for p in model.hidden_matrices()}
+
+
+@pytest.mark.slow  # and needs a C++ compiler
+def test_compiled_training_gives_the_same_losses(tmp_path, data_root):
+    """In processes of their own: the compiler cannot see through the tests' type checks."""
+    arguments = ["train", "darcy", "--scale", "smoke", *SETTINGS, "--train.epochs", "1"]
+    for name, compiled in (("eager", False), ("compiled", True)):
+        process = start(
+            [*arguments, "--train.compile", compiled, *paths(data_root, tmp_path / name)]
+        )
+        assert process.wait() == 0, process.stderr.read()
+    eager, compiled = losses(tmp_path / "eager"), losses(tmp_path / "compiled")
+    assert compiled[0] == pytest.approx(eager[0], rel=1e-3)
+
+
+def test_tensorboard_gets_every_epoch(tmp_path, config_with):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    run = train(config_with(), tmp_path / "run")
+    events = EventAccumulator(str(run.folder / "tensorboard")).Reload()
+    written = [event.value for event in events.Scalars("validation")]
+    assert written == pytest.approx([line["validation"] for line in run.log()])

@@ -1,0 +1,122 @@
+"""The surrogate: physical units, time protocols, and predictions for users."""
+
+import numpy as np
+import pytest
+import torch
+
+from cato.data.dataset import Dataset
+from cato.data.normalise import Normaliser
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.problem import Problem
+from cato.surrogate import Surrogate, frames_to_learn
+
+
+class LastInput(Operator):
+    """û = newest input + time; its flux is û along every axis."""
+
+    geometries = ("grid", "mesh", "cloud")
+
+    def forward(self, coords, features, *, time=None, shape=None, mask=None):
+        values = features[..., -self.problem.num_outputs :]
+        if time is not None:
+            values = values + time[:, None, None]
+        return Prediction(values, values[..., None].expand(*values.shape, coords.shape[-1]))
+
+
+def problem_of(**kwargs):
+    defaults = {"inputs": ("a",), "outputs": ("u",)}
+    return Problem("test", "mesh", (4, 3), **(defaults | kwargs))
+
+
+def surrogate_of(problem, **kwargs):
+    return Surrogate(LastInput(None, problem), Normaliser(problem), **kwargs)
+
+
+def test_physical_values_go_in_and_come_out():
+    problem = problem_of()
+    torch.manual_seed(0)
+    inputs, targets = 5 + 3 * torch.randn(6, 4, 3, 1), 100 + 20 * torch.randn(6, 4, 3, 1)
+    coords = np.stack(np.meshgrid(np.arange(4.0), np.arange(3.0), indexing="ij"), -1)
+    data = Dataset.from_arrays(problem, coords, inputs.numpy(), targets.numpy())
+    surrogate = Surrogate(LastInput(None, problem), Normaliser.fit(data))
+    solution = surrogate.predict(inputs.numpy(), coords)
+    # the model is the identity on normalised values
+    expected = (inputs - inputs.mean()) / inputs.std(correction=0)
+    expected = expected * targets.std(correction=0) + targets.mean()
+    np.testing.assert_allclose(solution, expected, rtol=1e-4)
+
+
+def test_flux_is_scaled_to_physical_units():
+    problem = problem_of(outputs=("u", "v"), inputs=("u0", "v0"))
+    surrogate = surrogate_of(problem, flux_scale=torch.tensor([2.0, 30.0]))
+    values, flux = surrogate(torch.rand(1, 12, 2), torch.rand(1, 12, 2))
+    torch.testing.assert_close(flux[..., 0], values * torch.tensor([2.0, 30.0]))
+
+
+def test_rollout_feeds_back_its_own_frames():
+    problem = problem_of(inputs=("w0", "w1", "w2"), outputs=("w",), time="rollout", num_steps=4)
+
+    class AddOne(LastInput):
+        def forward(self, coords, features, **kwargs):
+            return Prediction(features[..., -1:] + 1)
+
+    surrogate = Surrogate(AddOne(None, problem), Normaliser(problem))
+    inputs = torch.zeros(2, 12, 3)
+    frames = surrogate.solve(torch.rand(2, 12, 2), inputs)
+    assert frames.shape == (2, 4, 12, 1)
+    assert frames[0, :, 0, 0].tolist() == [1, 2, 3, 4]
+
+
+def test_rollouts_are_taught_with_the_true_past():
+    problem = problem_of(inputs=("w0", "w1", "w2"), outputs=("w",), time="rollout", num_steps=4)
+    inputs = torch.tensor([0.0, 1.0, 2.0]).expand(1, 12, 3)
+    targets = torch.arange(3.0, 7.0).view(1, 4, 1, 1).expand(1, 4, 12, 1)
+    frames = list(frames_to_learn(problem, inputs, targets))
+    assert [f.inputs[0, 0].tolist() for f in frames] == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
+    assert [f.target[0, 0].item() for f in frames] == [3, 4, 5, 6]
+    assert all(f.time is None for f in frames)
+
+
+def test_conditioned_problems_are_asked_for_every_time():
+    problem = problem_of(time="conditioned", num_steps=5)
+    surrogate = surrogate_of(problem)
+    frames = surrogate.solve(torch.rand(1, 12, 2), torch.zeros(1, 12, 1))
+    assert frames[0, :, 0, 0].tolist() == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    asked = frames_to_learn(problem, torch.zeros(1, 12, 1), torch.zeros(1, 5, 12, 1))
+    assert [f.time.item() for f in asked] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+
+
+def test_predictions_do_not_depend_on_the_batch_size_and_keep_the_kind_of_array():
+    surrogate = surrogate_of(problem_of(), coords=torch.rand(12, 2))
+    inputs = torch.rand(5, 4, 3, 1)
+    whole = surrogate.predict(inputs)
+    assert isinstance(whole, torch.Tensor)
+    assert torch.equal(whole, surrogate.predict(inputs, batch_size=2))
+    from_numpy = surrogate.predict(inputs.double().numpy())
+    assert isinstance(from_numpy, np.ndarray)
+    np.testing.assert_array_equal(from_numpy, whole.numpy())
+
+
+def test_predict_keeps_training_mode():
+    surrogate = surrogate_of(problem_of(), coords=torch.rand(12, 2)).train()
+    surrogate.predict(torch.rand(1, 4, 3, 1))
+    assert surrogate.training
+
+
+@pytest.mark.parametrize(
+    ("inputs", "coords", "message"),
+    [
+        (np.zeros((2, 4, 3, 2)), None, "inputs must have shape"),
+        (np.zeros((4, 3, 1)), None, "inputs must have shape"),
+        (np.zeros((0, 4, 3, 1)), None, "no sample"),
+        (np.zeros((2, 8, 5, 1)), None, "coords are needed"),
+        (np.zeros((2, 4, 3, 1)), np.zeros((3, 4, 3, 2)), "coords must have shape"),
+        (np.full((2, 4, 3, 1), np.inf), None, "sample 0 has NaN or infinite"),
+        (np.array([["x"]]), None, "array of numbers"),
+    ],
+)
+def test_bad_arrays(inputs, coords, message):
+    surrogate = surrogate_of(problem_of(), coords=torch.rand(12, 2))
+    with pytest.raises(InputError, match=message):
+        surrogate.predict(inputs, coords)
