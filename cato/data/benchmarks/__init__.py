@@ -4,9 +4,14 @@ from typing import Any
 
 from cato.data.benchmarks.base import SPLITS, Benchmark, Sample, Scale
 from cato.data.benchmarks.darcy import Darcy
+from cato.data.benchmarks.elasticity import Elasticity
+from cato.data.benchmarks.navier_stokes import NavierStokes
+from cato.data.benchmarks.pipe import Pipe
 from cato.errors import InputError
 
-BENCHMARKS: dict[str, Benchmark[Any]] = {benchmark.name: benchmark for benchmark in (Darcy(),)}
+BENCHMARKS: dict[str, Benchmark[Any]] = {
+    benchmark.name: benchmark for benchmark in (Darcy(), NavierStokes(), Pipe(), Elasticity())
+}
 
 __all__ = ["BENCHMARKS", "SPLITS", "Benchmark", "Sample", "Scale", "get_benchmark"]
 

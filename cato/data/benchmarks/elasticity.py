@@ -1,0 +1,59 @@
+"""Elasticity: the stress in a stretched cell with a void, from a cloud of its points."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cato.data.benchmarks.base import Benchmark, Sample, Scale
+from cato.problem import Problem
+
+NUM_POINTS = 972
+
+
+@dataclass(frozen=True)
+class CellMesh:
+    """The one reference mesh that is shipped; nothing to choose."""
+
+
+class Elasticity(Benchmark[CellMesh]):
+    """Hyperelastic unit cell with a random void; learnt is points ↦ stress."""
+
+    name = "elasticity"
+    title = "Elasticity"
+    description = (
+        "An incompressible hyperelastic (Mooney–Rivlin, plane stress) unit cell with a void of "
+        "random shape, clamped at the bottom and pulled at the top. The operator to learn maps "
+        "the positions of 972 points of the material, without any connectivity, to the von Mises "
+        "stress at them."
+    )
+    scales = {  # noqa: RUF012
+        "paper": Scale(CellMesh(), train=900, validation=100, test=200),
+        "small": Scale(CellMesh(), train=400, validation=50, test=100),
+        "smoke": Scale(CellMesh(), train=8, validation=4, test=4),
+    }
+
+    def problem_for(self, parameters: CellMesh) -> Problem:
+        """Nothing in but the points, one stress out."""
+        return Problem(
+            self.name,
+            "cloud",
+            (NUM_POINTS,),
+            inputs=(),
+            outputs=("stress",),
+            normalise=("outputs",),
+        )
+
+    def sample(self, rng: np.random.Generator, parameters: CellMesh) -> Sample:
+        """Draw a void and solve."""
+        from cato.solvers.elasticity import draw_void, solve
+
+        solution = solve(draw_void(rng))
+        return Sample(
+            inputs=np.zeros((NUM_POINTS, 0), np.float32),
+            targets=solution.stress[:, None].astype(np.float32),
+            coords=solution.points.astype(np.float32),
+            diagnostics={
+                "residual": solution.residual,
+                "num_iterations": float(solution.iterations),
+            },
+        )
