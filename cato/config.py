@@ -1,7 +1,7 @@
 """Typed settings: frozen dataclasses beside the class they configure, checked once at the boundary.
 
-Ranges are written with `annotated_types` (`Annotated[int, Gt(0)]`) and checked here, whether a value
-comes from a recipe, the command line, a saved run or Python.
+Ranges are written with `annotated_types` (`Annotated[int, Gt(0)]`) and checked here, whether a
+value comes from a recipe, the command line, a saved run or Python.
 """
 
 from collections.abc import Callable
@@ -62,5 +62,6 @@ def checked(config: Config, where: str) -> Config:
 
 def to_dict(config: Any) -> dict[str, Any]:
     """Plain nested values of a config, ready for JSON."""
-    assert is_dataclass(config) and not isinstance(config, type)
+    assert is_dataclass(config)
+    assert not isinstance(config, type)
     return asdict(config)

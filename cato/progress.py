@@ -26,7 +26,8 @@ def note(message: str) -> None:
 class Bar(Protocol):
     """Call it with the number of finished units and, optionally, what to show behind the bar."""
 
-    def __call__(self, completed: float, note: str = "") -> None: ...
+    def __call__(self, completed: float, note: str = "") -> None:
+        """Report where the work stands."""
 
 
 @contextmanager

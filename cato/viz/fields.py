@@ -13,6 +13,8 @@ from matplotlib.figure import Figure
 from cato.problem import Problem
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
+MAX_ASPECT = 3
+"""Domains longer than this are stretched to the panel, or nothing would be seen across them."""
 
 
 def draw_field(
@@ -45,7 +47,8 @@ def draw_field(
     else:
         x, y, shown = (_plane(a, problem.shape) for a in (coords[:, 0], coords[:, 1], values))
         picture = axes.pcolormesh(x, y, shown, shading="gouraud", rasterized=True, **style)
-    axes.set_aspect("equal")
+    extent = np.ptp(coords[:, :2], axis=0)
+    axes.set_aspect("equal" if extent.max() < MAX_ASPECT * extent.min() else "auto")
     axes.set_xticks([])
     axes.set_yticks([])
     figure = axes.figure

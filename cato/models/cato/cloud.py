@@ -61,7 +61,7 @@ class CatoPCConfig:
     """Coordinates that condition the lift and the messages: learned, or for ablation plain ones."""
     chart_hidden: Count = 64
     """Hidden width of the learned chart."""
-    layer_scale: Positive = 0.3
+    layer_scale: Positive = 1.0
     """Initial value of the scales γ of the residual updates."""
 
 
