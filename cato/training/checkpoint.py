@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file, save
 from torch import Tensor
 
 from cato.errors import InputError
@@ -38,7 +38,7 @@ def save_checkpoint(folder: Path, kind: Kind, step: int, checkpoint: Checkpoint)
     weights = vouch.with_suffix(".safetensors")
     tensors = {name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()}
     with atomic_write(weights) as temporary:
-        save_file(tensors, temporary)
+        temporary.write_bytes(save(tensors))  # not save_file, whose errors are not OSErrors
         checksum = digest(temporary)
     write_json(vouch, {"format": FORMAT, "sha256": checksum, "state": checkpoint.state})
     for old in _newest_first(folder, kind)[KEEP[kind] :]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -341,3 +342,21 @@ def test_read_only_folder(data_root, capsys):
                 os.seteuid(0)
             os.chmod(name, 0o755)
             os.chmod(f"{name}/data", 0o755)
+
+
+def test_no_room_for_a_checkpoint(data_root, tmp_path):
+    """The system refuses the write itself: no file of this process may grow beyond 1 MB."""
+
+    def limit():
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))
+
+    arguments = ["train", "darcy", "--scale", "smoke", *TINY, *paths(data_root, tmp_path / "run")]
+    arguments += ["--model.width", "64", "--model.depth", "4"]
+    done = subprocess.run(
+        [sys.executable, "-m", "cato", *arguments],
+        preexec_fn=limit, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2, done.stderr
+    assert "cannot write" in done.stderr.splitlines()[-1]
+    assert "Traceback" not in done.stderr
+    assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
