@@ -1,4 +1,4 @@
-"""The report of a run: one HTML file that needs nothing else."""
+"""The report of a run: one HTML file that needs nothing else, and its figures as PNG files."""
 
 import base64
 import io
@@ -11,8 +11,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from cato.data.benchmarks import get_benchmark
+from cato.data.dataset import Dataset
 from cato.files import atomic_write
 from cato.models.registry import model_entry
+from cato.surrogate import Surrogate
 from cato.training.evaluate import Evaluation, evaluate_run
 from cato.training.run import Run
 from cato.training.weights import load_splits, load_surrogate
@@ -41,8 +43,24 @@ $body
 """)
 
 
+class Album:
+    """The figures of a report: embedded in the page, and files of their own for slides."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def add(self, name: str, figure: Figure) -> str:
+        """Save a figure; returns it as HTML."""
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png", dpi=130)
+        with atomic_write(self.folder / f"{name}.png") as temporary:
+            temporary.write_bytes(buffer.getvalue())
+        data = base64.b64encode(buffer.getvalue()).decode()
+        return f'<p><img alt="{escape(name)}" src="data:image/png;base64,{data}"></p>'
+
+
 def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
-    """Evaluate the run on its test split and write report.html into its folder.
+    """Evaluate the run on its test split; write report.html and figures/ into its folder.
 
     Returns:
         The path of the report and the figures of `evaluate_run`.
@@ -53,16 +71,18 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     figures, evaluation = evaluated.figures, evaluated.evaluation
     benchmark = get_benchmark(run.config.benchmark)
     model = model_entry(run.config.model_name)
+    album = Album(run.folder / "figures")
+    histogram = error_histogram(evaluation.errors.numpy(), figures["mean_predictor"])
     sections = [
         _section("What was trained", f"<p>{escape(benchmark.description)}</p>" + _setup(run)),
-        _section("Training", _image(training_curve(run.log()), "training curve")),
-        _section("Errors on the test split", _errors(figures, evaluation)),
-        _section("Samples", _samples(surrogate, test, evaluation)),
+        _section("Training", album.add("training", training_curve(run.log()))),
+        _section("Errors on the test split", _errors(figures) + album.add("errors", histogram)),
+        _section("Samples", _samples(surrogate, test, evaluation, album)),
     ]
     chart = chart_figure(surrogate, test)
     if chart is not None:
         text = "<p>Attention measures distance in the learned chart, not on the physical grid.</p>"
-        sections.append(_section("Chart", text + _image(chart, "physical grid and learned chart")))
+        sections.append(_section("Chart", text + album.add("chart", chart)))
     sections.append(_section("Reproduce", _reproduce(run)))
     path = run.folder / "report.html"
     with atomic_write(path) as temporary:
@@ -102,7 +122,7 @@ def _setup(run: Run) -> str:
     return _table(rows) + _details("all settings", json.dumps(settings, indent=2))
 
 
-def _errors(figures: dict[str, Any], evaluation: Evaluation) -> str:
+def _errors(figures: dict[str, Any]) -> str:
     percent = {
         "mean": figures["relative_l2"],
         "median": figures["median"],
@@ -110,19 +130,17 @@ def _errors(figures: dict[str, Any], evaluation: Evaluation) -> str:
         "worst": figures["worst"],
         "answering the training mean": figures["mean_predictor"],
     }
-    rows = {k: f"{100 * v:.2f} %" for k, v in percent.items() if v is not None}
-    histogram = error_histogram(evaluation.errors.numpy(), figures["mean_predictor"])
-    return _table(rows) + _image(histogram, "distribution of errors")
+    return _table({k: f"{100 * v:.2f} %" for k, v in percent.items() if v is not None})
 
 
-def _samples(surrogate: Any, test: Any, evaluation: Evaluation) -> str:
+def _samples(surrogate: Surrogate, test: Dataset, evaluation: Evaluation, album: Album) -> str:
     """The best, the median and the worst sample."""
     order = evaluation.errors.argsort().tolist()
     chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
     images = []
     for label, index in chosen.items():
         title = f"{label} sample: number {index}, error {100 * evaluation.errors[index]:.2f} %"
-        images.append(_image(sample_figure(surrogate, test, index, title), title))
+        images.append(album.add(f"sample-{label}", sample_figure(surrogate, test, index, title)))
     return "".join(images)
 
 
@@ -143,10 +161,3 @@ def _table(rows: dict[str, Any]) -> str:
 
 def _details(summary: str, text: str) -> str:
     return f"<details><summary>{escape(summary)}</summary><pre>{escape(text)}</pre></details>"
-
-
-def _image(figure: Figure, alt: str) -> str:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=130)
-    data = base64.b64encode(buffer.getvalue()).decode()
-    return f'<p><img alt="{escape(alt)}" src="data:image/png;base64,{data}"></p>'
