@@ -4,7 +4,7 @@ run.json            settings, problem, environment and the command that made it
 log.jsonl           one line per epoch
 checkpoints/        see `cato.training.checkpoint`
 evaluation.json     written by `cato evaluate`
-report.html         written by `cato report`
+report.html         written by `cato report`, with its figures as PNG files in figures/
 """
 
 import json
