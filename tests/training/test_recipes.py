@@ -1,0 +1,70 @@
+"""Recipes: `paper` holds the paper's tables, and every recipe trains."""
+
+import pytest
+
+from cato.data.benchmarks import BENCHMARKS
+from cato.data.draw import draw
+from cato.data.spec import DataSpec
+from cato.models.registry import build_model, default_model
+from cato.training.config import command_of, recipe, run_config
+from cato.training.evaluate import evaluate_run
+from cato.training.train import train
+
+TABLES = {
+    # benchmark: width, gradient, flux, consistency, gdl, learning rate, batch
+    "darcy": (96, 0.2, 0.2, 0.05, 0.1, 5e-4, 4),
+    "navier_stokes": (128, 0, 0, 0, 0, 5e-4, 2),
+    "elasticity": (144, 0, 0, 0, 0, 1e-3, 1),
+    "plasticity": (160, 0, 0, 0, 0, 1e-3, 8),
+    "airfoil": (128, 0.2, 0.2, 0.05, 0, 1e-3, 4),
+    "pipe": (96, 0.2, 0.2, 0.05, 0, 1e-3, 4),
+}
+"""The paper's tables of training and architecture configurations."""
+
+each_benchmark = pytest.mark.parametrize("name", BENCHMARKS)
+
+
+def recipe_of(name, scale):
+    return recipe(name, scale, default_model(BENCHMARKS[name].problem(scale)))
+
+
+@each_benchmark
+def test_paper_recipes_are_the_papers_tables(name):
+    config = recipe_of(name, "paper")
+    model, loss, training = config.model, config.loss, config.train
+    weights = (loss.gradient, loss.flux, loss.consistency, loss.gdl)
+    assert (model.width, *weights, training.learning_rate, training.batch_size) == TABLES[name]
+    assert (model.depth, model.heads) == (8, 8)
+    assert (training.epochs, training.optimizer, training.minutes) == (500, "adamw", None)
+    scale = BENCHMARKS[name].scale("paper")
+    expected = (900, 80) if name == "plasticity" else (1000, 200)
+    assert (scale.train + scale.validation, scale.test) == expected
+
+
+@each_benchmark
+@pytest.mark.parametrize("scale", ["paper", "small", "smoke"])
+def test_every_recipe_builds_its_model(name, scale):
+    config = recipe_of(name, scale)
+    build_model(config.model_name, config.model, BENCHMARKS[name].problem(scale))
+    assert command_of(config).split()[:3] == ["cato", "train", name]
+
+
+@each_benchmark
+def test_samples_are_a_function_of_the_seed(name):
+    spec = DataSpec(name, "smoke")
+    first, again, other = (draw(spec, "test", index).sample for index in (0, 0, 1))
+    assert (first.targets == again.targets).all()
+    assert (first.inputs == again.inputs).all()
+    assert not (first.targets == other.targets).all()
+
+
+@each_benchmark
+def test_every_benchmark_goes_the_whole_way(name, tmp_path):
+    values = recipe_of(name, "smoke").to_dict()
+    values["data"]["root"] = str(tmp_path / "data")
+    values["train"] |= {"accelerator": "cpu", "epochs": 1}
+    values["model"] |= {"width": 8, "depth": 1}
+    run = train(run_config(values, "test"), tmp_path / "run")
+    figures = evaluate_run(run).figures
+    assert 0 < figures["relative_l2"] < 2
+    assert (figures["frame_errors"] is None) == (run.problem.time == "steady")
