@@ -75,6 +75,7 @@ CHOICES = {
             "30": {"model": {"rotary_scale": 30.0}},
             "learned from 10": {"model": {"learn_rotary_scale": True}},
         },
+        seeds=(0,),
     ),
 }
 
@@ -153,7 +154,7 @@ def collect() -> dict[str, Any]:
             errors = [min(line["validation"] for line in log) for log in logs]
             rows[answer] = {
                 "validation_relative_l2": mean(errors),
-                "spread": stdev(errors),
+                "spread": stdev(errors) if len(errors) > 1 else None,
                 "errors": errors,
                 "seconds": mean(log[-1]["seconds"] for log in logs),
             }
@@ -181,11 +182,12 @@ def write_page(results: dict[str, Any]) -> None:
         ranked = sorted(
             choice["answers"].items(), key=lambda item: item[1]["validation_relative_l2"]
         )
-        lines += [
-            f"| {answer} | {row['validation_relative_l2']:.2%} | ± {row['spread']:.2%} "
-            f"| {len(row['errors'])} | {row['seconds']:.0f} |"
-            for answer, row in ranked
-        ]
+        for answer, row in ranked:
+            spread = "" if row["spread"] is None else f"± {row['spread']:.2%}"
+            lines.append(
+                f"| {answer} | {row['validation_relative_l2']:.2%} | {spread} "
+                f"| {len(row['errors'])} | {row['seconds']:.0f} |"
+            )
     PAGE.write_text("\n".join([*lines, ""]))
 
 

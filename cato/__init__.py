@@ -29,6 +29,7 @@ _PUBLIC = {
     "load_dataset": "cato.data.dataset",
     "model_config": "cato.api",
     "plot": "cato.api",
+    "resume": "cato.api",
     "train": "cato.api",
 }
 __all__ = sorted(_PUBLIC)

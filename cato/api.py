@@ -9,11 +9,13 @@ from matplotlib.figure import Figure
 from cato.config import from_dict
 from cato.data.benchmarks import get_benchmark
 from cato.data.dataset import Dataset
+from cato.errors import InputError
 from cato.models.registry import default_model, model_entry
 from cato.surrogate import Surrogate
 from cato.training.config import recipe, run_config
 from cato.training.evaluate import evaluate_run
 from cato.training.run import Run, open_run
+from cato.training.train import resume as resume_run
 from cato.training.train import train as train_run
 from cato.training.weights import load_surrogate
 from cato.viz.figures import sample_figure
@@ -26,7 +28,7 @@ def train(
     out: str | Path,
     model: str | None = None,
     minutes: float | None = None,
-    **settings: dict[str, Any],
+    **settings: Any,
 ) -> Run:
     """Train a model on a benchmark into a new run folder, generating the data if needed.
 
@@ -43,11 +45,21 @@ def train(
     values = recipe(benchmark, scale, model or default_model(problem)).to_dict()
     for name, changes in settings.items():
         group = name.removesuffix("_settings")
-        values[group] = values.get(group, {}) | changes
+        if name == group or group not in values or not isinstance(changes, dict):
+            raise InputError(
+                f"cato.train does not take {name}={changes!r}; settings are dictionaries such as "
+                f"train_settings={{'epochs': 5}}, for model, data, loss and train"
+            )
+        values[group] = values[group] | changes
     config = run_config(values, "cato.train")
     if minutes is not None:
         config = replace(config, train=replace(config.train, minutes=minutes))
     return train_run(config, Path(out))
+
+
+def resume(folder: str | Path) -> Run:
+    """Go on with a run that was stopped or killed."""
+    return resume_run(Path(folder))
 
 
 def load(folder: str | Path) -> Surrogate:

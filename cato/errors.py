@@ -1,4 +1,4 @@
-"""The one exception for what a user can cause and mend."""
+"""The exceptions that users meet."""
 
 
 class InputError(ValueError):
@@ -7,3 +7,7 @@ class InputError(ValueError):
     The message says what was expected, what came and what to do. The command line prints it as one
     line and exits with code 2; every other exception is a bug of ours and keeps its traceback.
     """
+
+
+class Interrupted(Exception):
+    """A training was stopped by a signal, after saving; the message says how to continue."""

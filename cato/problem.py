@@ -6,7 +6,7 @@ for any data set by changing one word.
 
 from dataclasses import asdict, dataclass
 from math import prod
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 from cato.errors import InputError
 
@@ -51,6 +51,7 @@ class Problem:
         num_axes = len(self.shape)
         object.__setattr__(self, "periodic", tuple(self.periodic) or (False,) * num_axes)
         object.__setattr__(self, "period", tuple(self.period) or (None,) * self.dimension)
+        self._check_words()
         if not self.outputs:
             raise InputError(f"problem {self.name!r} has no output channel")
         if self.geometry == "cloud":
@@ -71,6 +72,20 @@ class Problem:
                 f"periodic {self.periodic} must name every axis of {self.shape} "
                 f"and period {self.period} every one of the {self.dimension} coordinates"
             )
+
+    def _check_words(self) -> None:
+        """Literals are not checked by Python."""
+        words = {"geometry": (self.geometry, Geometry), "time": (self.time, TimeProtocol)}
+        for name, (word, kind) in words.items():
+            if word not in get_args(kind):
+                raise InputError(f"{name} must be one of {get_args(kind)}; got {word!r}")
+        for name in ("inputs", "outputs", "normalise"):
+            if isinstance(getattr(self, name), str):
+                raise InputError(f"{name} must be several words, such as ('u',), not one string")
+        if set(self.normalise) - {"coords", "inputs", "outputs"}:
+            raise InputError(f"only coords, inputs and outputs are normalised: {self.normalise}")
+        if any(self.period) and "coords" in self.normalise:
+            raise InputError("coordinates with a period cannot be normalised: it would change")
 
     @property
     def num_nodes(self) -> int:

@@ -1,5 +1,6 @@
 """Progress bars with time left, on standard error so that standard output stays for results."""
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,9 +19,15 @@ from rich.progress import (
 console = Console(stderr=True, highlight=False)
 
 
+def is_first_process() -> bool:
+    """Whether this process speaks for all that train together."""
+    return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
+
+
 def note(message: str) -> None:
     """Tell the user something on standard error; results go to standard output."""
-    console.print(message, soft_wrap=True, markup=False)
+    if is_first_process():
+        console.print(message, soft_wrap=True, markup=False)
 
 
 class Bar(Protocol):
@@ -37,6 +44,9 @@ def progress_bar(label: str, total: float) -> Iterator[Bar]:
     On a terminal the bar is drawn in place. Elsewhere (a log file, CI) a plain line is printed at
     each tenth of the way, so that a log tells how far a long job is.
     """
+    if not is_first_process():
+        yield lambda completed, note="": None
+        return
     if not sys.stderr.isatty():
         yield _PlainBar(label, total)
         return

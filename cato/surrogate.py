@@ -60,6 +60,7 @@ class Surrogate(nn.Module):
         normaliser: Fitted on the training split.
         flux_scale: Physical size of the flux of each output channel; 1 unless given.
         coords: The nodes, where all samples share them.
+        has_flux: Whether the model's flux head was trained; an untrained one is not shown.
     """
 
     model: Operator
@@ -72,9 +73,11 @@ class Surrogate(nn.Module):
         normaliser: Normaliser,
         flux_scale: Float[Tensor, " C_out"] | None = None,
         coords: Float[Tensor, "N D"] | None = None,
+        has_flux: bool = True,
     ) -> None:
         super().__init__()
         self.model = model
+        self.has_flux = has_flux
         self.normaliser = normaliser
         if flux_scale is None:
             flux_scale = torch.ones(model.problem.num_outputs)
@@ -109,7 +112,7 @@ class Surrogate(nn.Module):
             mask=mask,
         )
         if flux is not None:
-            flux = flux * self.flux_scale[:, None]
+            flux = flux * self.flux_scale[:, None] if self.has_flux else None
         return Prediction(self.normaliser.decode_outputs(values), flux)
 
     def solve(
@@ -178,7 +181,7 @@ class Surrogate(nn.Module):
             raise InputError("inputs hold no sample")
         shape: tuple[int, ...] = tuple(inputs.shape[1:-1])
         if coords is None:
-            if self.coords is None or len(self.coords) != inputs.shape[1:-1].numel():
+            if self.coords is None or shape != problem.shape:
                 raise InputError(
                     f"coords are needed: the model was trained on {problem.shape} nodes"
                     f"{'' if self.coords is not None else ' that differ between samples'} "
@@ -205,7 +208,7 @@ def _as_tensor(array: Array, what: str) -> Tensor:
         tensor = torch.as_tensor(array, dtype=torch.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} must be an array of numbers ({error})") from None
-    if not torch.isfinite(tensor).all():
-        bad = int((~torch.isfinite(tensor)).flatten(1).any(1).nonzero()[0])
-        raise InputError(f"{what}: sample {bad} has NaN or infinite values")
+    bad = (~torch.isfinite(tensor)).nonzero()
+    if len(bad):
+        raise InputError(f"{what}: NaN or infinite value at index {tuple(bad[0].tolist())}")
     return tensor

@@ -111,8 +111,10 @@ def test_predict_keeps_training_mode():
         (np.zeros((4, 3, 1)), None, "inputs must have shape"),
         (np.zeros((0, 4, 3, 1)), None, "no sample"),
         (np.zeros((2, 8, 5, 1)), None, "coords are needed"),
+        (np.zeros((2, 3, 4, 1)), None, "coords are needed"),  # as many nodes, another mesh
+        (np.array([np.nan]), None, "NaN or infinite value at index"),
         (np.zeros((2, 4, 3, 1)), np.zeros((3, 4, 3, 2)), "coords must have shape"),
-        (np.full((2, 4, 3, 1), np.inf), None, "sample 0 has NaN or infinite"),
+        (np.full((2, 4, 3, 1), np.inf), None, "NaN or infinite value at index"),
         (np.array([["x"]]), None, "array of numbers"),
     ],
 )

@@ -13,6 +13,7 @@ from tyro.conf import Positional
 from cato.cli.output import show, show_rows
 from cato.cli.parsing import GROUPS, parse, settings_type
 from cato.errors import InputError
+from cato.progress import note
 
 
 @dataclass
@@ -68,8 +69,8 @@ class Train:
 
     benchmark: Positional[str] = ""
     """What to learn, see `cato benchmarks`."""
-    scale: str = "small"
-    """paper (meant for a GPU), small (minutes on two cores) or smoke (seconds)."""
+    scale: str | None = None
+    """paper (meant for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
     model: str | None = None
     """Which model, see `cato models`; CATO by default."""
     out: Path | None = None
@@ -84,12 +85,13 @@ class Train:
         from cato.training.train import resume, train
 
         if self.resume is not None:
-            if self.benchmark or overrides or self.out or self.model:
+            if self.benchmark or overrides or self.out or self.model or self.scale:
                 raise InputError("--resume takes all settings from the run; give it alone")
             run = resume(self.resume)
         else:
             config = self.config(overrides)
-            folder = self.out or Path("runs") / f"{self.benchmark}-{self.scale}-{config.model_name}"
+            default = f"{config.benchmark}-{config.scale}-{config.model_name}"
+            folder = self.out or Path("runs") / default
             run = train(config, folder)
         log = run.log()
         best = min(log, key=lambda line: line["validation"])
@@ -115,8 +117,9 @@ class Train:
 
         if not self.benchmark:
             raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
-        problem = get_benchmark(self.benchmark).problem(self.scale)
-        config = recipe(self.benchmark, self.scale, self.model or default_model(problem))
+        scale = self.scale or "small"
+        problem = get_benchmark(self.benchmark).problem(scale)
+        config = recipe(self.benchmark, scale, self.model or default_model(problem))
         settings = parse(settings_type(config), overrides, "cato train", default=config)
         changed = {name: checked(getattr(settings, name), name) for name in GROUPS}
         values = to_dict(replace(config, **changed))
@@ -252,13 +255,15 @@ class Demo:
 
     out: Path = Path("runs/demo")
     """Run folder; an earlier demo there is continued."""
-    minutes: float = 2.5
+    minutes: float = 2.0
     """Training time."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> None:
         """Run it all."""
+        import torch
+
         from cato.training.config import recipe
         from cato.training.train import resume, train
         from cato.viz.report import write_report
@@ -267,9 +272,11 @@ class Demo:
             run = resume(self.out)
         else:
             config = recipe("darcy", "small", "cato")
-            run = train(
-                replace(config, train=replace(config.train, minutes=self.minutes)), self.out
-            )
+            changes: dict[str, Any] = {"minutes": self.minutes}
+            if not hasattr(torch.optim, "Muon"):
+                note("this PyTorch has no Muon (it came with 2.9): the demo uses AdamW")
+                changes["optimizer"] = "adamw"
+            run = train(replace(config, train=replace(config.train, **changes)), self.out)
         path, figures = write_report(run)
         figures["report"] = str(path)
         show("demo: CATO on Darcy flow", figures, self.json, f"open {path}")

@@ -1,5 +1,6 @@
 """From the arguments of the process to a command."""
 
+import os
 import sys
 from dataclasses import replace
 from typing import NoReturn
@@ -9,7 +10,7 @@ from rich.table import Table
 
 from cato.cli.commands import COMMANDS, Train
 from cato.cli.parsing import parse, settings_type, split_overrides
-from cato.errors import InputError
+from cato.errors import InputError, Interrupted
 from cato.progress import note
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
@@ -22,8 +23,13 @@ def main(arguments: list[str] | None = None) -> None:
         dispatch(arguments)
     except InputError as error:
         fail(str(error))
+    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+    except Interrupted as stopped:
+        note(str(stopped))
+        sys.exit(EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         note("interrupted")
         sys.exit(EXIT_INTERRUPTED)
@@ -50,18 +56,11 @@ def dispatch(arguments: list[str]) -> None:
 
 def dispatch_train(arguments: list[str]) -> None:
     """`train` takes its own options and one for every setting of the chosen model and recipe."""
-    from cato.training.train import Interrupted
-
     overrides, own = split_overrides(arguments)
     if "--help" in own or "-h" in own:
         print_train_help(own)
         return
-    command = parse(Train, own, "cato train")
-    try:
-        command.run(overrides)
-    except Interrupted as stopped:
-        note(str(stopped))
-        sys.exit(EXIT_INTERRUPTED)
+    parse(Train, own, "cato train").run(overrides)
 
 
 def print_train_help(own: list[str]) -> None:

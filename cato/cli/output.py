@@ -6,9 +6,13 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from cato.progress import is_first_process
+
 
 def show(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> None:
     """Print results: a table of names and values, or one JSON object."""
+    if not is_first_process():
+        return
     if as_json:
         print(json.dumps(figures))
         return

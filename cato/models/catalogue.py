@@ -42,6 +42,6 @@ def model_card(name: str) -> dict[str, Any]:
 
 def _num_parameters(name: str, entry: ModelEntry) -> int:
     geometry = "grid" if "grid" in entry.operator.geometries else "cloud"
-    config = entry.config(**_PAPER_SETTINGS[name])
+    config = entry.config(**_PAPER_SETTINGS.get(name, {}))
     model = build_model(name, config, _REFERENCE_PROBLEMS[geometry])
     return sum(p.numel() for p in model.parameters())

@@ -59,10 +59,8 @@ def mesh(
     parameters: Float[np.ndarray, "7"], shape: tuple[int, int] = SHAPE
 ) -> Float[np.ndarray, "{shape[0]} {shape[1]} 2"]:
     """Nodes of the C-grid around the foil of the given control displacements."""
-    if not (np.shape(parameters) == (NUM_PARAMETERS,) and np.isfinite(parameters).all()):
-        raise InputError(
-            f"a foil is given by {NUM_PARAMETERS} finite control displacements; got {parameters}"
-        )
+    if not np.isfinite(parameters).all():
+        raise InputError(f"the control displacements of a foil must be finite; got {parameters}")
     num_wake = num_wake_cells(shape)
     num_foil = shape[0] - 1 - 2 * num_wake
     outline = foil(num_foil)

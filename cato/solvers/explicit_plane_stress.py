@@ -109,7 +109,7 @@ def update_history(material, elements, j, i, area, stretch, shear, turn):
     )
     volume = area * elements.thickness[j, i]
     elements.centre[j, i], elements.deviator[j, i] = centre, deviator
-    elements.thickness[j, i] *= 1.0 + thickening * (1.0 + 0.5 * thickening)
+    elements.thickness[j, i] *= 1.0 + thickening
     elements.plastic_strain[j, i] += plastic
     elements.work[j, i] += work * volume
     return volume

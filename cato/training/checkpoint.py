@@ -4,7 +4,7 @@ The tensors are written first, the JSON with their digest last, each atomically:
 if its JSON does, and is whole if the digest agrees. Nothing is ever loaded with pickle.
 
     last-00000120.safetensors, last-00000120.json   to resume from; the newest two are kept
-    best-00000090.safetensors, best-00000090.json   lowest validation error; the newest is kept
+    best-00000090.safetensors, best-00000090.json   lowest validation error; the newest two too
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,8 @@ from cato.files import atomic_write, digest, read_json, write_json
 from cato.progress import note
 
 Kind = Literal["last", "best"]
-KEEP: dict[Kind, int] = {"last": 2, "best": 1}
+KEEP = 2
+"""Checkpoints of each kind that are kept, so that there is one if the newest is damaged."""
 FORMAT = 1
 
 
@@ -41,9 +42,16 @@ def save_checkpoint(folder: Path, kind: Kind, step: int, checkpoint: Checkpoint)
         temporary.write_bytes(save(tensors))  # not save_file, whose errors are not OSErrors
         checksum = digest(temporary)
     write_json(vouch, {"format": FORMAT, "sha256": checksum, "state": checkpoint.state})
-    for old in _newest_first(folder, kind)[KEEP[kind] :]:
+    for old in _newest_first(folder, kind)[KEEP:]:
         old.unlink(missing_ok=True)
         old.with_suffix(".safetensors").unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what killed trainings left half-written."""
+    for path in [*folder.glob(".*.tmp"), *folder.glob("*.safetensors")]:
+        if path.suffix == ".tmp" or not path.with_suffix(".json").exists():
+            path.unlink(missing_ok=True)
 
 
 def load_checkpoint(folder: Path, kind: Kind) -> Checkpoint | None:

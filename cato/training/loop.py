@@ -60,6 +60,8 @@ class Training:
         self.train_set, self.validation_set = splits.train, splits.validation
         torch.manual_seed(self.config.seed)
         self.surrogate, loss, self.metric = prepare(run.config, splits.train)
+        if self.metric is not None and len(self.metric) == 1:  # one mesh for all samples
+            self.metric = self.metric.to(fabric.device)
         self.loss = loss.to(fabric.device)
         module: Any = torch.compile(self.surrogate) if self.config.compile else self.surrogate
         self.module = fabric.setup_module(module)
@@ -103,15 +105,10 @@ class Training:
         set_cycle(self.raw_optimizers, one_cycle(self.state.step, self.state.num_steps))
         sums = self._accumulate_gradients(indices)
         totals = self._over_processes(torch.tensor([*sums.values(), float(stop_requested)]))
-        if not math.isfinite(totals[0]):
-            epoch, batch = divmod(self.state.step, self.steps_per_epoch)
-            raise InputError(
-                f"the loss became {totals[0]} in epoch {epoch + 1}, batch {batch + 1}; the last "
-                f"good checkpoint is kept. Try a lower --train.learning-rate"
-            )
-        if self.config.clip:
-            parameters = [p for p in self.surrogate.parameters() if p.requires_grad]
-            torch.nn.utils.clip_grad_norm_(parameters, self.config.clip)
+        self._require_finite("loss", totals[0])
+        parameters = [p for p in self.surrogate.parameters() if p.requires_grad]
+        norm: Any = torch.nn.utils.clip_grad_norm_(parameters, self.config.clip or math.inf)
+        self._require_finite("gradient", float(getattr(norm, "full_tensor", lambda: norm)()))
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
@@ -120,6 +117,15 @@ class Training:
         self.state.num_summed += len(indices)
         self.state.step += 1
         return totals[-1] > 0
+
+    def _require_finite(self, what: str, value: float) -> None:
+        """Stop before a bad step is taken."""
+        if not math.isfinite(value):
+            epoch, batch = divmod(self.state.step, self.steps_per_epoch)
+            raise InputError(
+                f"the {what} became {value} in epoch {epoch + 1}, batch {batch + 1}; the last "
+                f"good checkpoint is kept. Try a lower --train.learning-rate"
+            )
 
     def _accumulate_gradients(self, indices: Tensor) -> dict[str, float]:
         """Gradient of the batch's mean loss; returns the mean loss and terms of this share of it.
@@ -207,9 +213,12 @@ class Training:
         self.step()  # the first step compiles and allocates
         began = time.monotonic()
         num_steps = 0
-        while time.monotonic() - began < CALIBRATION_SECONDS or num_steps < 3:
+        going = True
+        while going:
             self.step()
             num_steps += 1
+            more = time.monotonic() - began < CALIBRATION_SECONDS or num_steps < 3
+            going = self.fabric.broadcast(more)  # all processes by the clock of the first
         per_step = (time.monotonic() - began) / num_steps
         began = time.monotonic()
         self.validate()

@@ -36,4 +36,7 @@ def prepare(config: RunConfig, train_set: Dataset) -> Prepared:
         # Nothing would ever reach it, and distributed training waits for every gradient.
         flux_head.requires_grad_(False)
     coords = train_set.coords if train_set.coords.ndim == 2 else None
-    return Prepared(Surrogate(model, Normaliser.fit(train_set), scale, coords), loss, metric)
+    surrogate = Surrogate(
+        model, Normaliser.fit(train_set), scale, coords, has_flux=config.loss.needs_flux
+    )
+    return Prepared(surrogate, loss, metric)

@@ -6,22 +6,16 @@ from lightning_fabric import Fabric
 
 from cato.data.dataset import Splits
 from cato.data.spec import DataSpec
-from cato.errors import InputError
+from cato.errors import InputError, Interrupted
 from cato.lock import locked
 from cato.models.registry import build_model
 from cato.progress import note
+from cato.training.checkpoint import remove_leftovers
 from cato.training.config import RunConfig
 from cato.training.engine import make_fabric
 from cato.training.loop import Training
 from cato.training.run import Run, create_run, open_run
 from cato.training.weights import load_splits
-
-
-class Interrupted(Exception):
-    """A training was stopped by a signal, after saving; the run can be resumed."""
-
-    def __init__(self, run: Run) -> None:
-        super().__init__(f"stopped and saved; continue with `cato train --resume {run.folder}`")
 
 
 def train(config: RunConfig, folder: Path) -> Run:
@@ -63,6 +57,8 @@ def _fit(run: Run, splits: Splits, fabric: Fabric) -> Run:
 
 
 def _fit_unlocked(run: Run, splits: Splits, fabric: Fabric) -> Run:
+    if fabric.is_global_zero:
+        remove_leftovers(run.checkpoints)
     training = Training(run, splits, fabric)
     if not training.restore():
         training.plan()
@@ -72,5 +68,5 @@ def _fit_unlocked(run: Run, splits: Splits, fabric: Fabric) -> Run:
     else:
         note(f"resuming at step {training.state.step} of {training.state.num_steps}")
     if not training.fit():
-        raise Interrupted(run)
+        raise Interrupted(f"stopped and saved; continue with `cato train --resume {run.folder}`")
     return run

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from cato.data.dataset import Splits, load_dataset
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
@@ -21,7 +23,7 @@ def load_splits(config: RunConfig) -> Splits:
 
 
 def load_surrogate(run: Run) -> Surrogate:
-    """The surrogate with the best weights of a run."""
+    """The surrogate with the best weights of a run, on a GPU if there is one."""
     checkpoint = load_checkpoint(run.checkpoints, "best")
     if checkpoint is None:
         raise InputError(
@@ -30,7 +32,8 @@ def load_surrogate(run: Run) -> Surrogate:
         )
     model = build_model(run.config.model_name, run.config.model, run.problem)
     coords = checkpoint.tensors.get("coords")
-    surrogate = Surrogate(model, Normaliser(run.problem), coords=coords)
+    has_flux = run.config.loss.needs_flux
+    surrogate = Surrogate(model, Normaliser(run.problem), coords=coords, has_flux=has_flux)
     try:
         surrogate.load_state_dict(checkpoint.tensors)
     except RuntimeError as error:
@@ -38,4 +41,4 @@ def load_surrogate(run: Run) -> Surrogate:
         raise InputError(
             f"the weights in {run.folder} do not fit its model ({reason}); train again"
         ) from None
-    return surrogate.eval()
+    return surrogate.eval().to("cuda" if torch.cuda.is_available() else "cpu")

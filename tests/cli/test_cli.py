@@ -264,7 +264,7 @@ def test_run_without_weights(run, capsys):
         ({"inputs": np.zeros((1, 15, 15, 2))}, "inputs must have shape"),
         ({"inputs": np.zeros((15, 15))}, "inputs must have shape"),
         ({"inputs": np.zeros((1, 1, 15, 1))}, "coords are needed"),
-        ({"inputs": np.full((2, 15, 15, 1), np.nan)}, "sample 0 has NaN"),
+        ({"inputs": np.full((2, 15, 15, 1), np.nan)}, "NaN or infinite value at index (0"),
         ({"inputs": np.full((1, 15, 15, 1), "a")}, "array of numbers"),
         ({"inputs": np.zeros((1, 15, 15, 1)), "coords": np.zeros((3, 3, 2))}, "coords must have"),
         ({"inputs": np.ones((1, 15, 15, 1)), "targets": np.ones((1, 15, 15))}, "targets are"),

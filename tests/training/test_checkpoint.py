@@ -4,7 +4,12 @@ import pytest
 import torch
 
 from cato.errors import InputError
-from cato.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from cato.training.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    remove_leftovers,
+    save_checkpoint,
+)
 
 
 def save(folder, step, kind="last"):
@@ -21,9 +26,8 @@ def test_round_trip_and_pruning(tmp_path):
     assert loaded.state == {"step": 10, "best": float("inf")}
     assert torch.equal(loaded.tensors["w"], torch.full((3,), 10.0))
     names = sorted(p.name for p in tmp_path.glob("*.safetensors"))
-    assert names == [
-        f"{s}.safetensors" for s in ("best-00000010", "last-00000002", "last-00000010")
-    ]
+    kept = ("best-00000002", "best-00000010", "last-00000002", "last-00000010")
+    assert names == [f"{name}.safetensors" for name in kept]
     assert not list(tmp_path.glob(".*"))  # no temporary files
 
 
@@ -52,6 +56,15 @@ def test_weights_without_their_json_do_not_exist(tmp_path):
     save(tmp_path, 2)
     (tmp_path / "last-00000002.json").unlink()
     assert load_checkpoint(tmp_path, "last").state["step"] == 1
+
+
+def test_leftovers_of_kills_are_removed(tmp_path):
+    save(tmp_path, 1)
+    (tmp_path / "last-00000002.safetensors").write_bytes(b"half")
+    (tmp_path / ".last-00000002.json.0a1b.tmp").write_bytes(b"half")
+    remove_leftovers(tmp_path)
+    names = sorted(p.name for p in tmp_path.iterdir())
+    assert names == ["last-00000001.json", "last-00000001.safetensors"]
 
 
 def test_all_damaged_is_an_error(tmp_path):

@@ -11,11 +11,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cato.errors import InputError
+from cato.errors import InputError, Interrupted
 from cato.training import loop
 from cato.training.evaluate import evaluate_run
 from cato.training.run import open_run
-from cato.training.train import Interrupted, resume, train
+from cato.training.train import resume, train
 from cato.training.weights import load_splits, load_surrogate
 
 NUM_KILLS = 3

@@ -16,7 +16,7 @@ What the paper leaves open:
 Permuting the points permutes the outputs, except where the K-th neighbour is one of several at the
 same distance. The operator is neither translation nor rotation invariant: the lift and the chart
 see absolute coordinates. Where a coordinate is periodic the graph closes over the seam; the lift
-and the chart do not, so coordinates belong into one period.
+and the chart do not, so all coordinates should lie within one period.
 """
 
 from dataclasses import dataclass
@@ -187,9 +187,8 @@ class CatoPC(Operator):
         """Neighbours in physical space and the embedding of g_ij = [x_j − x_i, ‖·‖, ζ_j − ζ_i]."""
         period = self.problem.period
         index, absent = nearest_neighbours(coords, self.num_neighbours, period, mask)
-        near = gather_neighbours(torch.cat((coords, zeta), dim=-1), index)
-        near = near - torch.cat((coords, zeta), dim=-1)[:, :, None]
-        step, chart_step = near.chunk(2, dim=-1)
+        place = torch.cat((coords, zeta), dim=-1)
+        step, chart_step = (gather_neighbours(place, index) - place[:, :, None]).chunk(2, dim=-1)
         step = torch.stack([wrap(s, p) for s, p in zip(step.unbind(-1), period, strict=True)], -1)
         length = torch.linalg.vector_norm(step, dim=-1, keepdim=True)
         geometry = self.edge_scale * torch.cat((step, length, chart_step), dim=-1)
