@@ -33,6 +33,7 @@ NUM_SAMPLES, NUM_EPOCHS = 450, 12
 PHYSICAL = {"gradient": 0.2, "flux": 0.2, "consistency": 0.05, "gdl": 0.0}
 BASE: dict[str, dict[str, Any]] = {
     "data": {"count": NUM_SAMPLES},
+    "model": {"rotary_scale": 10.0},
     "loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0, "gdl": 0.1},
     "train": {"epochs": NUM_EPOCHS, "optimizer": "muon"},
 }
@@ -156,7 +157,6 @@ def collect() -> dict[str, Any]:
                 "validation_relative_l2": mean(errors),
                 "spread": stdev(errors) if len(errors) > 1 else None,
                 "errors": errors,
-                "seconds": mean(log[-1]["seconds"] for log in logs),
             }
         table[name] = {"question": choice.question, "answers": rows}
     settings = {"samples": NUM_SAMPLES, "epochs": NUM_EPOCHS, "scale": "small"}
@@ -176,8 +176,8 @@ def write_page(results: dict[str, Any]) -> None:
     for choice in results["choices"].values():
         lines += ["", f"## {choice['question']}", ""]
         lines += [
-            "| answer | validation error | spread | seeds | seconds |",
-            "|---|---|---|---|---|",
+            "| answer | validation error | spread | seeds |",
+            "|---|---|---|---|",
         ]
         ranked = sorted(
             choice["answers"].items(), key=lambda item: item[1]["validation_relative_l2"]
@@ -186,7 +186,7 @@ def write_page(results: dict[str, Any]) -> None:
             spread = "" if row["spread"] is None else f"± {row['spread']:.2%}"
             lines.append(
                 f"| {answer} | {row['validation_relative_l2']:.2%} | {spread} "
-                f"| {len(row['errors'])} | {row['seconds']:.0f} |"
+                f"| {len(row['errors'])} |"
             )
     PAGE.write_text("\n".join([*lines, ""]))
 

@@ -18,7 +18,7 @@ and its growth are scaled so that meshes refine each other nearly cell by cell (
 
 import numpy as np
 from jaxtyping import Float
-from scipy.interpolate import BarycentricInterpolator
+from numpy.polynomial import Polynomial
 from scipy.optimize import brentq
 
 from cato.errors import InputError
@@ -91,8 +91,8 @@ def deformed(
 ) -> Float[np.ndarray, "N 2"]:
     """Move points inside the box with its control points."""
     x, y = points.T
-    below = BarycentricInterpolator(BOX_KNOTS, np.r_[0.0, parameters[:3]])(x)
-    above = BarycentricInterpolator(BOX_KNOTS, parameters[:2:-1])(x)
+    below = Polynomial.fit(BOX_KNOTS, np.r_[0.0, parameters[:3]], 3)(x)
+    above = Polynomial.fit(BOX_KNOTS, parameters[:2:-1], 3)(x)
     height = 0.5 + y / BOX_HEIGHT
     return np.stack([x, y + (1 - height) * below + height * above], axis=-1)
 

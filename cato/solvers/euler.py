@@ -30,7 +30,7 @@ from numba import njit
 GAMMA = 1.4
 ENTROPY_FIX = 0.1
 """Speeds below this fraction of the sound speed are rounded off in Roe's flux."""
-LIMITER = 1e-3
+LIMITER = 1e-2
 """Squared differences far below this are not limited (ρ∞ = p∞ = 1)."""
 FLOORS = (0.4, 1.0)
 """Smallest convective and acoustic speed over the sound speed in the linearisation. The higher the

@@ -12,8 +12,8 @@ spring and a dashpot. The spring yields early, and late where the element is nea
 strong one everywhere stiffens plastic bending, a weak one everywhere lets corners fold.
 
 All compiled functions are in this file because Numba's cache is invalidated file by file. They
-allocate nothing, use one thread and keep to IEEE arithmetic, so results do not depend on the
-processor. Arguments are the named tuples of `cato.solvers.plasticity`, in mm, ms, g, N and MPa.
+allocate nothing, use one thread, and do without fast-math, so that their bits are reproducible.
+Arguments are the named tuples of `cato.solvers.plasticity`, in mm, ms, g, N and MPa.
 """
 
 from typing import no_type_check

@@ -137,12 +137,12 @@ def test_roe_flux_is_consistent_upwind_and_resolves_a_steady_shock():
 
     fast, other = (1.2, 4.0, 0.0, 0.9), (0.8, 3.5, 0.3, 1.1)
     upwind = physical_flux(np.array(euler.conservative(fast)), np.array([1.0, 0.0]))
-    np.testing.assert_allclose(euler.roe_flux(fast, other, 1.0, 0.0), upwind, rtol=1e-13)
+    np.testing.assert_allclose(euler.roe_flux(fast, other, 1.0, 0.0), upwind, atol=1e-13)
 
     before = (1.0, 2 * np.sqrt(euler.GAMMA), 0.0, 1.0)  # Mach 2; Rankine–Hugoniot behind it
     behind = (8 / 3, before[1] * 3 / 8, 0.0, 4.5)
     through = physical_flux(np.array(euler.conservative(before)), np.array([1.0, 0.0]))
-    np.testing.assert_allclose(euler.roe_flux(before, behind, 1.0, 0.0), through, rtol=1e-13)
+    np.testing.assert_allclose(euler.roe_flux(before, behind, 1.0, 0.0), through, atol=1e-13)
 
 
 @settings(max_examples=10, deadline=None)
