@@ -203,7 +203,7 @@ def test_linearised_flux_of_a_common_change_cancels_in_every_cell():
 def test_linearisation_is_the_derivative_of_the_flux_where_waves_are_fast():
     grid = Grid(airfoil.mesh(NACA_0012, SMOKE))
     state = np.array(euler.conservative((1.0, 4.0, 0.3, 1.0)))
-    diagonal, coupling = linearised(np.array([1.0, 4.0, 0.3, 1.0]), grid)
+    _, coupling = linearised(np.array([1.0, 4.0, 0.3, 1.0]), grid)
     cell = (23, 6)  # before the nose, where the faces across the flow are fast
     normal = grid.normals[1][23, 7]
 
@@ -251,7 +251,7 @@ def test_transonic_flow_has_a_supersonic_pocket_that_ends_in_a_shock():
     mach, x = flow.fields[110:49:-1, 4, 4], flow.coords[110:49:-1, 4, 0]
     assert 1.2 < mach.max() < 1.3
     before, behind = x[mach > 1.2].max(), x[(mach < 0.9) & (x > 0.3)].min()
-    assert 0.48 < before < behind < 0.58
+    assert 0.44 < before < behind < 0.56
     assert behind - before < 5 / 59  # cells of 1/59
     assert symmetric_flow(SMALL).drag > 1.5 * flow.drag > 1.5 * 0.0084
 

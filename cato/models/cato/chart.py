@@ -47,4 +47,5 @@ class Chart(nn.Module):
             low = x.masked_fill(~mask[..., None], torch.inf)
             high = x.masked_fill(~mask[..., None], -torch.inf)
         low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
-        return 2 * (x - low) / (high - low) - 1
+        # A coordinate that all points share has no extent: it stays at −1.
+        return 2 * (x - low) / (high - low).clamp_min(torch.finfo(x.dtype).tiny) - 1
