@@ -7,10 +7,12 @@ from cato.data.benchmarks.darcy import Darcy
 from cato.data.benchmarks.elasticity import Elasticity
 from cato.data.benchmarks.navier_stokes import NavierStokes
 from cato.data.benchmarks.pipe import Pipe
+from cato.data.benchmarks.plasticity import Plasticity
 from cato.errors import InputError
 
 BENCHMARKS: dict[str, Benchmark[Any]] = {
-    benchmark.name: benchmark for benchmark in (Darcy(), NavierStokes(), Pipe(), Elasticity())
+    benchmark.name: benchmark
+    for benchmark in (Darcy(), NavierStokes(), Pipe(), Plasticity(), Elasticity())
 }
 
 __all__ = ["BENCHMARKS", "SPLITS", "Benchmark", "Sample", "Scale", "get_benchmark"]
