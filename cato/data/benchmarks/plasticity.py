@@ -46,7 +46,7 @@ class Plasticity(Benchmark[BlockMesh]):
             outputs=("x", "y", "dx", "dy"),
             time="conditioned",
             num_steps=NUM_FRAMES,
-            normalise=("inputs",),
+            normalise=("inputs", "outputs"),
         )
 
     def coords(self, parameters: BlockMesh) -> np.ndarray:
