@@ -20,11 +20,11 @@ def training_curve(log: list[dict[str, Any]]) -> Figure:
     """Training loss terms and validation error against the epoch, and the learning rate."""
     figure, (left, right) = _subplots(1, 2, (8.0, 3.0))
     epochs = [line["epoch"] for line in log]
-    left.semilogy(epochs, [line["value"] for line in log], label="training")
-    left.semilogy(epochs, [line["validation"] for line in log], label="validation")
+    left.semilogy(epochs, [line["value"] for line in log], ".-", label="training")
+    left.semilogy(epochs, [line["validation"] for line in log], ".-", label="validation")
     left.set(xlabel="epoch", ylabel="relative L2 error")
     left.legend(frameon=False)
-    right.plot(epochs, [line["learning_rate"] for line in log], color="tab:gray")
+    right.plot(epochs, [line["learning_rate"] for line in log], ".-", color="tab:gray")
     right.set(xlabel="epoch", ylabel="learning rate at the epoch's end")
     right.ticklabel_format(axis="y", scilimits=(-3, 3))
     return figure

@@ -345,7 +345,7 @@ def test_compilation_does_without_a_cache_folder(monkeypatch):
 
 
 @pytest.mark.slow
-def test_drag_and_fields_converge_under_refinement():
+def test_drag_converges_under_refinement():
     finest = symmetric_flow((441, 101))
     assert finest.residual <= 1e-6
     drags = [symmetric_flow(shape).drag for shape in (SMALL, PAPER)] + [finest.drag]
