@@ -9,7 +9,7 @@ its mirror image in the index along the C. The steady state is approached by imp
 local pseudo-time: the first-order flux is linearised, and the system of 4 × 4 blocks is relaxed by
 symmetric Gauss–Seidel sweeps. Two choices make the steps converge:
 
-- The limiter has no switch to zero at an extremum; with it, residuals stall at 1e-4.
+- The limiter has no switch to zero at an extremum; with it, no flow settles.
 - In the linearisation, not in the flux, speeds are kept away from zero, see `FLOORS`. Else the
   first-order operator is too weak for the second-order residual at sonic points, and strong shocks
   hop between cells for ever.

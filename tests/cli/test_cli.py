@@ -321,8 +321,11 @@ def test_full_disk(run, tmp_path, capsys, monkeypatch):
     assert not list(run.glob(".*.tmp"))
 
 
-def test_read_only_folder(data_root, capsys):
-    """As an ordinary user, since nothing is read-only to root."""
+def test_read_only_folder(trained, data_root, capsys):
+    """As an ordinary user, since nothing is read-only to root.
+
+    That user may not even read Python's library; `trained` has imported all that is needed.
+    """
     with tempfile.TemporaryDirectory() as name:
         shutil.copytree(data_root, f"{name}/data")
         for path in (name, f"{name}/data"):

@@ -7,12 +7,12 @@ import numpy as np
 from cato.data.benchmarks.base import Benchmark, Sample, Scale
 from cato.problem import Problem
 
-NUM_POINTS = 972
-
 
 @dataclass(frozen=True)
 class CellMesh:
-    """The one reference mesh that is shipped; nothing to choose."""
+    """The one reference mesh that is shipped."""
+
+    num_points: int = 972
 
 
 class Elasticity(Benchmark[CellMesh]):
@@ -37,7 +37,7 @@ class Elasticity(Benchmark[CellMesh]):
         return Problem(
             self.name,
             "cloud",
-            (NUM_POINTS,),
+            (parameters.num_points,),
             inputs=(),
             outputs=("stress",),
             normalise=("outputs",),
@@ -49,7 +49,7 @@ class Elasticity(Benchmark[CellMesh]):
 
         solution = solve(draw_void(rng))
         return Sample(
-            inputs=np.zeros((NUM_POINTS, 0), np.float32),
+            inputs=np.zeros((parameters.num_points, 0), np.float32),
             targets=solution.stress[:, None].astype(np.float32),
             coords=solution.points.astype(np.float32),
             diagnostics={
