@@ -21,11 +21,10 @@ column i starts at the body, not at the wake cut. All compiled functions are sin
 live in one file because Numba's cache on disk is invalidated file by file.
 """
 
-from collections.abc import Callable
 from math import sqrt
-from typing import Any, no_type_check
+from typing import no_type_check
 
-from numba import njit
+from cato.jit import compiled
 
 GAMMA = 1.4
 ENTROPY_FIX = 0.1
@@ -38,15 +37,6 @@ slower; with (0.3, 0.7) one strong shock in forty does not settle at 221 × 51 n
 LARGEST_CHANGE = 0.3
 """A step changes no density or pressure by more than this fraction."""
 UNIT = ((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0, 0.0, 0.0, 1.0))
-
-
-@no_type_check
-def compiled(function: Callable) -> Any:
-    """Compile at the first call, and keep the code on disk where a folder can be written."""
-    try:
-        return njit(cache=True, error_model="numpy")(function)
-    except RuntimeError:  # Numba found neither a writable __pycache__ nor a user cache folder.
-        return njit(error_model="numpy")(function)
 
 
 @compiled

@@ -16,10 +16,12 @@ allocate nothing, use one thread, and do without fast-math, so that their bits a
 Arguments are the named tuples of `cato.solvers.plasticity`, in mm, ms, g, N and MPa.
 """
 
+from functools import partial
 from typing import no_type_check
 
 import numpy as np
-from numba import njit
+
+from cato import jit
 
 BULK_VISCOSITY = 0.06
 """Linear damping of volume change, as a fraction of critical."""
@@ -35,7 +37,7 @@ STEPS_PER_CHECK = 16
 REACHED_END, STRAINED, COLLAPSED = 0, 1, 2
 """Why `advance` returned: at the end time, or past the limit of plastic strain or of step size."""
 
-compiled = njit(cache=True, error_model="numpy", forceinline=True)
+compiled = partial(jit.compiled, forceinline=True)
 
 
 @no_type_check

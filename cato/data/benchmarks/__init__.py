@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cato.data.benchmarks.airfoil import Airfoil
 from cato.data.benchmarks.base import SPLITS, Benchmark, Sample, Scale
 from cato.data.benchmarks.darcy import Darcy
 from cato.data.benchmarks.elasticity import Elasticity
@@ -12,7 +13,7 @@ from cato.errors import InputError
 
 BENCHMARKS: dict[str, Benchmark[Any]] = {
     benchmark.name: benchmark
-    for benchmark in (Darcy(), NavierStokes(), Pipe(), Plasticity(), Elasticity())
+    for benchmark in (Darcy(), NavierStokes(), Airfoil(), Pipe(), Plasticity(), Elasticity())
 }
 
 __all__ = ["BENCHMARKS", "SPLITS", "Benchmark", "Sample", "Scale", "get_benchmark"]

@@ -19,6 +19,8 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic, models, overload, register_model
 
+from cato.jit import compiled
+
 LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8
 """Numbers per vector. Any multiple of `TILE` is correct; this one fills a register."""
 TILE = 8
@@ -246,14 +248,7 @@ def product(a, b, out, add):
 
 @no_type_check
 def cached(function: Callable) -> Any:
-    """Compile at the first call and keep the code on disk.
-
-    Numba writes it next to the function's file, else into the user's cache folder, or where
-    NUMBA_CACHE_DIR says. Where nothing can be written, every process compiles for itself.
-    """
+    """Compile for use in threads, anew when this file has changed."""
     # Numba looks for changes in the function's own file; by the name it notices those in this one.
     function.__qualname__ += hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]
-    try:
-        return njit(nogil=True, error_model="numpy", cache=True)(function)
-    except RuntimeError:
-        return njit(nogil=True, error_model="numpy")(function)
+    return compiled(function, nogil=True)
