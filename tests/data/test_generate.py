@@ -43,7 +43,11 @@ def other_process(root: Path, *, num_parts: int) -> Iterator[subprocess.Popen]:
         "generate('darcy', 'smoke', count=300, root=Path(sys.argv[1]), workers=1)"
     )
     process = subprocess.Popen(
-        [sys.executable, "-c", script, str(root)], stderr=subprocess.PIPE, text=True
+        [sys.executable, "-c", script, str(root)],
+        stderr=subprocess.PIPE,
+        text=True,
+        # Jobs that a shell has put into the background ignore Ctrl-C, and so would their children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
     folder = Parts(root / LONG.file_name, LONG).folder
     try:
