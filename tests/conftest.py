@@ -1,9 +1,17 @@
 """Shape annotations of the tensor code are checked at run time in every test."""
 
+import os
+
 import torch
+from hypothesis import settings
 from jaxtyping import install_import_hook
 
 install_import_hook(
     ["cato.models", "cato.physics", "cato.data", "cato.surrogate"], "beartype.beartype"
 )
 torch.set_num_threads(1)
+
+# The same examples in every run, so that a failure is somebody's change. HYPOTHESIS=random searches.
+settings.register_profile("fixed", derandomize=True, deadline=None)
+settings.register_profile("random", deadline=None)
+settings.load_profile(os.environ.get("HYPOTHESIS", "fixed"))

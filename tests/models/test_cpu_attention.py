@@ -73,7 +73,7 @@ def with_gradients(function, qkv: Tensor, turns: list[Tensor], heads: int) -> li
 
 
 def assert_equals_formula(
-    qkv: Tensor, turns: list[Tensor], heads: int, tolerance: float = 3e-6
+    qkv: Tensor, turns: list[Tensor], heads: int, tolerance: float = 1e-5
 ) -> None:
     """Result and all gradients, to a tolerance relative to the largest element, or to 1."""
     exact = with_gradients(formula, qkv.double(), [turn.double() for turn in turns], heads)
