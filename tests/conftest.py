@@ -11,7 +11,7 @@ install_import_hook(
 )
 torch.set_num_threads(1)
 
-# The same examples in every run, so that a failure is somebody's change; HYPOTHESIS=random looks on.
+# The same examples in every run, so that a failure is a change; HYPOTHESIS=random looks further.
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS", "fixed"))
