@@ -104,19 +104,21 @@ class Training:
         indices = self._batch_indices(self.state.step)
         set_cycle(self.raw_optimizers, one_cycle(self.state.step, self.state.num_steps))
         sums = self._accumulate_gradients(indices)
-        totals = self._over_processes(torch.tensor([*sums.values(), float(stop_requested)]))
-        self._require_finite("loss", totals[0])
+        *means, stopping = self._over_processes(
+            torch.tensor([*sums.values(), float(stop_requested)])
+        )
+        self._require_finite("loss", means[0])
         parameters = [p for p in self.surrogate.parameters() if p.requires_grad]
         norm: Any = torch.nn.utils.clip_grad_norm_(parameters, self.config.clip or math.inf)
         self._require_finite("gradient", float(getattr(norm, "full_tensor", lambda: norm)()))
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        for name, total in zip(sums, totals, strict=False):
-            self.state.sums[name] = self.state.sums.get(name, 0.0) + total * len(indices)
+        for name, mean in zip(sums, means, strict=True):
+            self.state.sums[name] = self.state.sums.get(name, 0.0) + mean * len(indices)
         self.state.num_summed += len(indices)
         self.state.step += 1
-        return totals[-1] > 0
+        return stopping > 0
 
     def _require_finite(self, what: str, value: float) -> None:
         """Stop before a bad step is taken."""

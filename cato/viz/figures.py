@@ -72,7 +72,7 @@ def sample_figure(surrogate: Surrogate, data: Dataset, index: int, title: str = 
     per_row = min(len(panels), 6)
     rows = -(-len(panels) // per_row)
     figure, axes = _subplots(rows, per_row, (2.55 * per_row, 2.45 * rows + 0.3))
-    for panel, (label, values, style) in zip(axes, panels, strict=False):
+    for panel, (label, values, style) in zip(axes[: len(panels)], panels, strict=True):
         draw_field(panel, problem, coords, values, label, **style)
     for unused in axes[len(panels) :]:
         unused.set_visible(False)
