@@ -1,7 +1,8 @@
 """The settings of a run, and the recipes that fill them in.
 
-A recipe is a small TOML file per benchmark that says only what differs from the defaults, for each
-scale: `[small.train]`, `[small.loss]`, and `[small.models.NAME]` for a model's own settings.
+A recipe is a small TOML file per benchmark with a table for each scale, which says only what differs
+from the defaults: `all.train` and `all.loss` for every model, `NAME.model`, `NAME.loss` and
+`NAME.train` for one.
 """
 
 import shlex
@@ -31,6 +32,8 @@ class DataConfig:
     """Seed of the samples."""
     count: Count | None = None
     """Number of training samples, where it differs from the scale's."""
+    original: str | None = None
+    """Folder of the published files of the benchmark, used instead of generated data."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,9 @@ class TrainConfig:
     """Fit the schedule to this time instead of `epochs`."""
     batch_size: Count = 4
     """Samples of one optimiser step, over all processes."""
+    frames_per_step: Count | None = None
+    """Frames of a sample learnt in one step, drawn anew each time; all unless given. Problems in
+    time only."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW for all, or Muon for the matrices of the blocks and AdamW for the rest."""
     learning_rate: Positive = 1e-3
@@ -101,25 +107,23 @@ def run_config(values: dict[str, Any], where: str) -> RunConfig:
     }
     for name, cls in parts.items():
         values[name] = from_dict(cls, values.get(name, {}), f"{where}, {name}")
-    return RunConfig(**values)
+    config = RunConfig(**values)
+    data = config.data
+    if data.original is not None and (data.seed or data.count is not None):
+        raise InputError(
+            f"{where}: the published files have fixed samples; leave out data.seed and data.count"
+        )
+    return config
 
 
 def recipe(benchmark: str, scale: str, model_name: str) -> RunConfig:
     """The settings the library recommends for a model on a benchmark."""
     get_benchmark(benchmark).scale(scale)  # refuses what does not exist
     table = tomllib.loads((files("cato") / "recipes" / f"{benchmark}.toml").read_text())
-    chosen = table[scale]
-    return run_config(
-        {
-            "benchmark": benchmark,
-            "scale": scale,
-            "model_name": model_name,
-            "model": chosen.get("models", {}).get(model_name, {}),
-            "loss": chosen.get("loss", {}),
-            "train": chosen.get("train", {}),
-        },
-        f"recipe {benchmark}.toml, {scale}",
-    )
+    common, own = table[scale].get("all", {}), table[scale].get(model_name, {})
+    groups = {name: common.get(name, {}) | own.get(name, {}) for name in ("model", "loss", "train")}
+    named = {"benchmark": benchmark, "scale": scale, "model_name": model_name}
+    return run_config(named | groups, f"recipe {benchmark}.toml, {scale}")
 
 
 def command_of(config: RunConfig) -> str:

@@ -17,7 +17,7 @@ from cato.files import write_json
 from cato.physics import relative_l2, relative_l2_per_frame, summarise
 from cato.surrogate import Surrogate
 from cato.training.run import Run
-from cato.training.weights import load_splits, load_surrogate
+from cato.training.weights import data_spec, load_splits, load_surrogate
 
 SAMPLES_AT_ONCE = 16
 SOLVER_SAMPLES = 5
@@ -147,12 +147,17 @@ def evaluate_split(
 ) -> tuple[Evaluation, DataSpec]:
     """Evaluate on one split of the run's data, or of the same samples at another resolution."""
     config = run.config
-    spec = DataSpec(config.benchmark, config.scale, config.data.seed, config.data.count)
+    spec = data_spec(config)
     train_mean = None
     if resolution is None:
         splits = load_splits(config)
         if splits.train.mask is None:
             train_mean = splits.train.targets.mean(0)
+    elif config.data.original is not None:
+        raise InputError(
+            f"{run.folder} was trained on published files, which have one resolution; "
+            f"leave out --resolution"
+        )
     else:
         spec = replace(spec, count=None, resolution=resolution, splits=(split,))
         root = Path(config.data.root)

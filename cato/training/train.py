@@ -5,7 +5,6 @@ from pathlib import Path
 from lightning_fabric import Fabric
 
 from cato.data.dataset import Splits
-from cato.data.spec import DataSpec
 from cato.errors import InputError, Interrupted
 from cato.lock import locked
 from cato.models.registry import build_model
@@ -15,14 +14,14 @@ from cato.training.config import RunConfig
 from cato.training.engine import make_fabric
 from cato.training.loop import Training
 from cato.training.run import Run, create_run, open_run
-from cato.training.weights import load_splits
+from cato.training.weights import data_spec, load_splits
 
 
 def train(config: RunConfig, folder: Path) -> Run:
     """Train a model from scratch into a new run folder."""
     fabric = make_fabric(config.train)
-    spec = DataSpec(config.benchmark, config.scale, config.data.seed, config.data.count)
-    build_model(config.model_name, config.model, spec.problem)  # refuse before anything is written
+    problem = data_spec(config).problem
+    build_model(config.model_name, config.model, problem)  # refuse before anything is written
     splits = _load(fabric, config)
     if fabric.is_global_zero:
         create_run(folder, config, splits.problem)

@@ -6,17 +6,28 @@ import torch
 
 from cato.data.dataset import Splits, load_dataset
 from cato.data.normalise import Normaliser
+from cato.data.original import read_original
+from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.models.registry import build_model
 from cato.surrogate import Surrogate
 from cato.training.checkpoint import load_checkpoint
-from cato.training.config import DataConfig, RunConfig
+from cato.training.config import RunConfig
 from cato.training.run import Run
 
 
+def data_spec(config: RunConfig) -> DataSpec:
+    """The generated data of a run; of one on published files, those the solver would match."""
+    if config.data.original is not None:
+        return DataSpec(config.benchmark, "paper")
+    return DataSpec(config.benchmark, config.scale, config.data.seed, config.data.count)
+
+
 def load_splits(config: RunConfig) -> Splits:
-    """The data of a run, generated where missing."""
-    data: DataConfig = config.data
+    """The data of a run: the published files, or generated where missing."""
+    data = config.data
+    if data.original is not None:
+        return read_original(config.benchmark, Path(data.original))
     return load_dataset(
         config.benchmark, config.scale, seed=data.seed, count=data.count, root=Path(data.root)
     )
