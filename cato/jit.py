@@ -3,7 +3,12 @@
 from collections.abc import Callable
 from typing import Any
 
-from numba import njit
+_watchers: list[Callable[[], None]] = []
+
+
+def when_compiling(tell: Callable[[], None]) -> None:
+    """Have `tell` called whenever Numba starts to compile a function that was not on disk."""
+    _watchers.append(tell)
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
@@ -12,7 +17,32 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
     Numba keeps the code next to the function's file, else in the user's cache folder, or where
     NUMBA_CACHE_DIR says. Where none can be written, every process compiles for itself.
     """
+    from numba import njit  # half a second, which solvers without loops need not wait for
+
+    _watch()
     try:
         return njit(cache=True, error_model="numpy", **options)(function)
     except RuntimeError:  # no folder for the cache
         return njit(error_model="numpy", **options)(function)
+
+
+_is_watching = False
+
+
+def _watch() -> None:
+    """Pass Numba's own events on."""
+    global _is_watching
+    if _is_watching:
+        return
+    from numba.core import event
+
+    class Compilation(event.Listener):
+        def on_start(self, event: Any) -> None:
+            for tell in _watchers:
+                tell()
+
+        def on_end(self, event: Any) -> None:
+            pass
+
+    event.register("numba:compile", Compilation())
+    _is_watching = True

@@ -42,7 +42,7 @@ def progress_bar(label: str, total: float) -> Iterator[Bar]:
     """Show a bar while the block runs; the block reports through the yielded function.
 
     On a terminal the bar is drawn in place. Elsewhere (a log file, CI) a plain line is printed at
-    each tenth of the way, so that a log tells how far a long job is.
+    the first note and at each tenth of the way, so that a log tells how far a long job is.
     """
     if not is_first_process():
         yield lambda completed, note="": None
@@ -70,12 +70,13 @@ def progress_bar(label: str, total: float) -> Iterator[Bar]:
 
 class _PlainBar:
     def __init__(self, label: str, total: float) -> None:
-        self.label, self.total, self.tenth = label, total, 0
+        self.label, self.total, self.tenth, self.has_noted = label, total, 0, False
 
     def __call__(self, completed: float, note: str = "") -> None:
         tenth = int(10 * completed / self.total) if self.total else 10
-        if tenth > self.tenth:
+        if tenth > self.tenth or (note and not self.has_noted):
             self.tenth = tenth
+            self.has_noted |= bool(note)
             print(
                 f"{self.label}: {completed:g} of {self.total:g} {note}", file=sys.stderr, flush=True
             )

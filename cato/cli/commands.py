@@ -21,7 +21,7 @@ class Generate:
     """Generate the data of a benchmark (a finished file is left as it is, a killed one goes on)."""
 
     benchmark: Positional[str]
-    """Name, see `cato benchmarks`."""
+    """Name, see `cato benchmarks`, or `all`."""
     scale: str = "small"
     """paper, small or smoke."""
     seed: int = 0
@@ -40,27 +40,35 @@ class Generate:
     """Print one JSON object."""
 
     def run(self) -> None:
-        """Generate and describe the file."""
-        from cato.data.generate import generate
-        from cato.data.store import read_header
+        """Generate and describe the files."""
+        from cato.data.benchmarks import BENCHMARKS
+        from cato.data.generate import generate_file
+        from cato.data.spec import DataSpec
 
-        path = generate(
-            self.benchmark,
-            self.scale,
-            seed=self.seed,
-            count=self.count,
-            resolution=self.resolution,
-            splits=self.splits,
-            root=self.out,
-            workers=self.workers,
-        )
-        header = read_header(path, "delete it and generate it again")
-        shape = " × ".join(map(str, header.problem.shape))
-        show(
-            "generated",
-            {"path": str(path), "nodes": shape, **header.identity["counts"], "seed": self.seed},
-            self.json,
-        )
+        names = list(BENCHMARKS) if self.benchmark == "all" else [self.benchmark]
+        specs = [  # all are checked before the first is generated
+            DataSpec(name, self.scale, self.seed, self.count, self.resolution, self.splits)
+            for name in names
+        ]
+        rows = [self._described(generate_file(spec, self.out, self.workers)) for spec in specs]
+        if self.benchmark == "all":
+            show_rows("generated", rows, self.json)
+        else:
+            show("generated", rows[0], self.json)
+
+    def _described(self, path: Path) -> dict[str, Any]:
+        """What is in a file."""
+        from cato.data.store import num_rejected, read_header
+
+        remedy = "delete it and generate it again"
+        header = read_header(path, remedy)
+        return {
+            "path": str(path),
+            "nodes": " × ".join(map(str, header.problem.shape)),
+            **header.identity["counts"],
+            "rejected_draws": num_rejected(path, remedy),
+            "seed": self.seed,
+        }
 
 
 @dataclass
@@ -73,6 +81,9 @@ class Train:
     """paper (meant for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
     model: str | None = None
     """Which model, see `cato models`; CATO by default."""
+    original: Path | None = None
+    """Folder of the published files of the benchmark, to train on these instead of generated data;
+    the scale then means the recipe only."""
     out: Path | None = None
     """New run folder; runs/BENCHMARK-SCALE-MODEL by default."""
     resume: Path | None = None
@@ -85,12 +96,13 @@ class Train:
         from cato.training.train import resume, train
 
         if self.resume is not None:
-            if self.benchmark or overrides or self.out or self.model or self.scale:
+            if any((self.benchmark, overrides, self.out, self.model, self.scale, self.original)):
                 raise InputError("--resume takes all settings from the run; give it alone")
             run = resume(self.resume)
         else:
             config = self.config(overrides)
-            default = f"{config.benchmark}-{config.scale}-{config.model_name}"
+            data = "original" if config.data.original else config.scale
+            default = f"{config.benchmark}-{data}-{config.model_name}"
             folder = self.out or Path("runs") / default
             run = train(config, folder)
         log = run.log()
@@ -120,6 +132,8 @@ class Train:
         scale = self.scale or "small"
         problem = get_benchmark(self.benchmark).problem(scale)
         config = recipe(self.benchmark, scale, self.model or default_model(problem))
+        if self.original is not None:
+            config = replace(config, data=replace(config.data, original=str(self.original)))
         settings = parse(settings_type(config), overrides, "cato train", default=config)
         changed = {name: checked(getattr(settings, name), name) for name in GROUPS}
         values = to_dict(replace(config, **changed))
@@ -282,6 +296,54 @@ class Demo:
         show("demo: CATO on Darcy flow", figures, self.json, f"open {path}")
 
 
+@dataclass
+class StudyCompare:
+    """Models side by side on the benchmarks: a queue of trainings, one results file, one page."""
+
+    models: tuple[str, ...] = ("cato",)
+    """Their names, see `cato models`; cato is CATO-PC on clouds."""
+    benchmarks: tuple[str, ...] = ()
+    """Their names; all six by default."""
+    scale: str = "small"
+    """paper, small or smoke."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds of the trainings."""
+    minutes: float | None = None
+    """Training time of each; by the recipe's epochs unless given."""
+    data: Path = Path("data")
+    """Folder of the data files."""
+    runs: Path = Path("runs/compare")
+    """Folder of the run folders; a killed study goes on there."""
+    out: Path = Path("results/compare")
+    """Folder of the results."""
+    workers: int | None = None
+    """Trainings at a time, one thread each; one per core by default."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Train, collect and write."""
+        from cato.data.benchmarks import BENCHMARKS
+        from cato.studies.compare import compare
+
+        results = compare(
+            self.models,
+            self.benchmarks or tuple(BENCHMARKS),
+            scale=self.scale,
+            seeds=self.seeds,
+            minutes=self.minutes,
+            data=self.data,
+            runs=self.runs,
+            out=self.out,
+            workers=self.workers,
+        )
+        shown = ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "minutes")
+        rows = [{name: row[name] for name in shown} for row in results["rows"]]
+        show_rows("rows", rows, self.json)
+        if not self.json:
+            print(f"wrote {self.out / 'compare.json'} and {self.out / 'compare.md'}")
+
+
 COMMANDS: dict[str, type[Any]] = {
     "generate": Generate,
     "train": Train,
@@ -290,5 +352,6 @@ COMMANDS: dict[str, type[Any]] = {
     "report": Report,
     "models": Models,
     "benchmarks": Benchmarks,
+    "study compare": StudyCompare,
     "demo": Demo,
 }

@@ -41,6 +41,8 @@ def dispatch(arguments: list[str]) -> None:
         print_overview()
         return
     name, *rest = arguments
+    if name == "study" and rest:
+        name, rest = f"study {rest[0]}", rest[1:]
     if name == "--version":
         from cato import __version__
 

@@ -102,7 +102,15 @@ def _solve_missing(spec: DataSpec, target: Path, num_workers: int) -> None:
     try:
         with (
             progress_bar(f"generating {target.stem}", total) as bar,
-            closing(solve_in_parallel(spec, target, missing, num_workers)) as finished,
+            closing(
+                solve_in_parallel(
+                    spec,
+                    target,
+                    missing,
+                    num_workers,
+                    tell_compiling=lambda: bar(done, "compiling the solver, this once"),
+                )
+            ) as finished,
         ):
             bar(done)
             for _ in finished:

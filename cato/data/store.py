@@ -116,6 +116,13 @@ def read_header(path: Path, remedy: str) -> Header:
         return _header(file)
 
 
+def num_rejected(path: Path, remedy: str) -> int:
+    """How many draws were rejected, because they could not be solved, on the way to the samples."""
+    with _opened(path, remedy) as file:
+        splits = _header(file).identity["counts"]
+        return sum(int(file[f"{split}/attempts"][()].sum()) - n for split, n in splits.items())
+
+
 def read_store(path: Path, remedy: str) -> Stored:
     """Read and verify everything; `remedy` ends the message if the file is refused."""
     with _opened(path, remedy) as file:

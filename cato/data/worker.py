@@ -1,8 +1,9 @@
 """Solving in parallel processes: both ends of the pipe between a generation and its workers.
 
 A worker is a fresh Python that imports the solvers but not torch. It reads the settings and then
-one task per line, [split, index], and answers each with one line once the sample is on disk. When
-the pipe closes, because the work is done or its parent is dead, it ends.
+one task per line, [split, index], and answers each with one line once the sample is on disk; before
+that, a line may say that it is compiling. When the pipe closes, because the work is done or its
+parent is dead, it ends.
 
 Plain subprocesses rather than `multiprocessing`: that would import the caller's main script again
 in every worker (and with it torch), needs an `if __name__ == "__main__"` guard in every user's
@@ -16,7 +17,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -25,6 +26,7 @@ from cato.data.draw import draw
 from cato.data.parts import Parts
 from cato.data.spec import DataSpec
 from cato.errors import InputError
+from cato.jit import when_compiling
 
 Task = tuple[str, int]
 
@@ -33,9 +35,16 @@ _ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _THREAD_LIMITS}
 
 
 def solve_in_parallel(
-    spec: DataSpec, target: Path, tasks: Sequence[Task], num_workers: int
+    spec: DataSpec,
+    target: Path,
+    tasks: Sequence[Task],
+    num_workers: int,
+    tell_compiling: Callable[[], None] = lambda: None,
 ) -> Generator[Task, None, None]:
-    """Solve all tasks, at most `num_workers` at a time; yield each when its part is on disk."""
+    """Solve all tasks, at most `num_workers` at a time; yield each when its part is on disk.
+
+    `tell_compiling` is called whenever a worker has to compile a solver first.
+    """
     waiting = iter(tasks)
     workers = [Worker(spec, target) for _ in range(min(num_workers, len(tasks)))]
     try:
@@ -45,7 +54,11 @@ def solve_in_parallel(
                 worker.assign(next(waiting))
             while selector.get_map():
                 for key, _ in selector.select():
-                    yield key.data.collect()
+                    finished = key.data.collect()
+                    if finished is None:
+                        tell_compiling()
+                        continue
+                    yield finished
                     task = next(waiting, None)
                     if task is None:
                         selector.unregister(key.fileobj)
@@ -83,8 +96,8 @@ class Worker:
         self.task = task
         self._send(task)
 
-    def collect(self) -> Task:
-        """Wait for the task and pass its failure on."""
+    def collect(self) -> Task | None:
+        """Wait for the task and pass its failure on; None where it is only compiling so far."""
         assert self.task is not None
         line = self.replies.readline()
         where = f"{self.task[0]} sample {self.task[1]}"
@@ -97,6 +110,8 @@ class Worker:
                 )
             raise RuntimeError(f"a worker ended with code {code} at {where}; see its output above")
         reply = json.loads(line)
+        if "compiling" in reply:
+            return None
         if reply["input_error"]:
             raise InputError(reply["input_error"])
         if reply["error"]:
@@ -123,16 +138,21 @@ def main() -> None:
     job = json.loads(sys.stdin.readline())
     spec = DataSpec(**job["spec"])
     parts = Parts(Path(job["target"]), spec)
+
+    def send(reply: dict[str, object]) -> None:
+        print(json.dumps(reply), file=replies, flush=True)
+
+    when_compiling(lambda: send({"compiling": True}))
     for line in sys.stdin:
         split, index = json.loads(line)
-        reply = {"input_error": "", "error": ""}
+        reply: dict[str, object] = {"input_error": "", "error": ""}
         try:
             parts.write(split, index, draw(spec, split, index))
         except InputError as error:
             reply["input_error"] = str(error)
         except Exception:
             reply["error"] = traceback.format_exc()
-        print(json.dumps(reply), file=replies, flush=True)
+        send(reply)
 
 
 if __name__ == "__main__":

@@ -15,10 +15,10 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from cato.data.dataset import Splits
+from cato.data.dataset import Batch, Splits
 from cato.errors import InputError
 from cato.progress import Bar, note, progress_bar
-from cato.surrogate import frames_to_learn
+from cato.surrogate import Frame, frames_to_learn
 from cato.training.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
 from cato.training.evaluate import mean_error
 from cato.training.journal import Journal
@@ -145,7 +145,7 @@ class Training:
         if metric is not None and len(metric) > 1:
             metric = self.fabric.to_device(metric[mine])
         weights = batch.inputs.new_full((len(mine),), weight)
-        frames = list(frames_to_learn(self.surrogate.problem, batch.inputs, batch.targets))
+        frames = self._frames(batch)
         sums: defaultdict[str, float] = defaultdict(float)
         for number, frame in enumerate(frames, start=1):
             with self.fabric.no_backward_sync(self.module, enabled=number < len(frames)):
@@ -160,6 +160,15 @@ class Training:
             for name, term in terms.items():
                 sums[name] += term.item()
         return dict(sums)
+
+    def _frames(self, batch: Batch) -> list[Frame]:
+        """What this step learns: all frames, or some drawn from the seed and the step's number."""
+        frames = list(frames_to_learn(self.surrogate.problem, batch.inputs, batch.targets))
+        if self.config.frames_per_step is None:
+            return frames
+        seed = self.config.seed * 1_000_003 + self.state.step
+        order = torch.randperm(len(frames), generator=torch.Generator().manual_seed(seed))
+        return [frames[k] for k in order[: self.config.frames_per_step]]
 
     def end_epoch(self, journal: Journal) -> None:
         """Validate, log and keep the best weights."""

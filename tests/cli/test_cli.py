@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from cato.cli import main
+from cato.data.benchmarks import BENCHMARKS
 from cato.data.generate import generate
 
 TINY = [
@@ -84,10 +85,12 @@ def test_help_of_train_lists_settings_of_the_model(capsys):
     assert "--train.minutes" in text
 
 
-@pytest.mark.parametrize("command", ["generate", "evaluate", "predict", "report", "models"])
+@pytest.mark.parametrize(
+    "command", ["generate", "evaluate", "predict", "report", "models", "study compare"]
+)
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
-        main([command, "--help"])
+        main([*command.split(), "--help"])
     assert stop.value.code == 0
     assert "--json" in capsys.readouterr().out
 
@@ -97,6 +100,15 @@ def test_generate(tmp_path, capsys):
     made = output_of(capsys, *arguments, "--workers", 1, "--out", tmp_path)
     assert made["train"] == 3
     assert made["path"] == str(tmp_path / "darcy-smoke-seed5-n3.h5")
+
+
+def test_generate_all(tmp_path, capsys):
+    arguments = ["generate", "all", "--scale", "smoke", "--count", 1, "--splits", "train"]
+    made = output_of(capsys, *arguments, "--out", tmp_path)["generated"]
+    assert [row["path"] for row in made] == [
+        str(tmp_path / f"{name}-smoke-seed0-n1-train.h5") for name in BENCHMARKS
+    ]
+    assert all(row["rejected_draws"] >= 0 for row in made)
 
 
 def test_evaluate_prints_one_json_object(run, capsys):

@@ -6,18 +6,23 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
 import pytest
 
+from cato.data import draw as draw_module
 from cato.data import generate as module
+from cato.data.draw import draw
 from cato.data.generate import generate, generate_file
 from cato.data.parts import Parts
 from cato.data.spec import DataSpec
+from cato.data.store import num_rejected, write_store
 from cato.data.worker import Task, Worker, solve_in_parallel
 from cato.errors import InputError
 from cato.files import digest
+from cato.solvers.rejected import Rejected
 
 SMOKE = DataSpec("darcy", "smoke")
 LONG = DataSpec("darcy", "smoke", count=300)
@@ -67,9 +72,11 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """The tasks that are really solved in a test."""
     tasks: list[Task] = []
 
-    def watched(spec: DataSpec, target: Path, missing: Sequence[Task], num: int) -> Iterator[Task]:
+    def watched(
+        spec: DataSpec, target: Path, missing: Sequence[Task], *rest: Any, **options: Any
+    ) -> Iterator[Task]:
         tasks.extend(missing)
-        return solve_in_parallel(spec, target, missing, num)
+        return solve_in_parallel(spec, target, missing, *rest, **options)
 
     monkeypatch.setattr(module, "solve_in_parallel", watched)
     return tasks
@@ -230,3 +237,47 @@ def test_failure_inside_a_worker_is_passed_on(tmp_path: Path) -> None:
 def test_workers_do_without_torch() -> None:
     code = "import sys, cato.data.worker, cato.solvers.darcy; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_compiling_is_said_once_and_kept(tmp_path: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    one = {"count": 1, "splits": ("train",), "workers": 1}
+    generate("plasticity", "smoke", root=tmp_path / "first", **one)
+    assert "compiling the solver" in capsys.readouterr().err
+    generate("plasticity", "smoke", root=tmp_path / "second", **one)
+    assert "compiling the solver" not in capsys.readouterr().err
+
+
+def test_rejected_draws_are_counted_in_the_file(tmp_path: Path, monkeypatch) -> None:
+    """Two of three samples need a second draw; the file says so and holds the second one."""
+    draws = draw_with_rejections(monkeypatch, rejected=[("train", 0), ("train", 2)])
+    spec = DataSpec("darcy", "smoke", count=3, splits=("train",))
+    path = tmp_path / spec.file_name
+    write_store(path, spec, [draw(spec, *task) for task in spec.tasks])
+    assert num_rejected(path, "") == 2
+    assert draws == [0, 1, 0, 0, 1]
+    with h5py.File(path) as file:
+        assert file["train/attempts"][()].tolist() == [2, 1, 2]
+
+
+def draw_with_rejections(monkeypatch, rejected: list[Task]) -> list[int]:
+    """Have the first draws of some samples fail; returns the list of attempts made."""
+    attempts: list[int] = []
+    solve = type(SMOKE.definition).sample
+    real_rng = draw_module.sample_rng
+    current: list[tuple[Task, int]] = []
+
+    def rng(seed, benchmark, split, index, attempt):
+        current.append(((split, index), attempt))
+        return real_rng(seed, benchmark, split, index, attempt)
+
+    def sample(self, rng, parameters):
+        task, attempt = current[-1]
+        attempts.append(attempt)
+        if task in rejected and attempt == 0:
+            raise Rejected("not this one")
+        return solve(self, rng, parameters)
+
+    monkeypatch.setattr(draw_module, "sample_rng", rng)
+    monkeypatch.setattr(type(SMOKE.definition), "sample", sample)
+    return attempts
