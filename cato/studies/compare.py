@@ -1,0 +1,198 @@
+"""Models side by side: every model on every benchmark with every seed, in one table.
+
+By the recipes' epochs, or with the same wall-clock for all (`minutes`). The checkpoint is chosen on
+the validation split; the test split is read once, after that.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from statistics import mean, median, stdev
+from typing import Any
+
+import numpy as np
+
+from cato.data.benchmarks import get_benchmark
+from cato.data.generate import generate_file
+from cato.errors import InputError
+from cato.files import write_json
+from cato.models.registry import default_model, model_entry
+from cato.studies.jobs import figures_of, run_jobs
+from cato.training.config import RunConfig, recipe
+from cato.training.evaluate import evaluate
+from cato.training.run import Run, environment
+from cato.training.weights import data_spec, load_splits, load_surrogate
+from cato.viz.figures import sample_figure
+
+DPI = 110
+
+
+def compare(
+    models: Sequence[str],
+    benchmarks: Sequence[str],
+    *,
+    scale: str = "small",
+    seeds: Sequence[int] = (0,),
+    minutes: float | None = None,
+    data: Path = Path("data"),
+    runs: Path = Path("runs/compare"),
+    out: Path = Path("results/compare"),
+    workers: int | None = None,
+) -> dict[str, Any]:
+    """Train what is missing and write compare.json, compare.md and a picture for each benchmark.
+
+    Args:
+        models: Their names; "cato" means CATO-PC where the benchmark is a cloud.
+        benchmarks: Their names.
+        scale: Of data and recipes.
+        seeds: Of the trainings; the data are the same for all.
+        minutes: Training time of each; by the recipe's epochs unless given.
+        data: Folder of the data files.
+        runs: Folder of the run folders.
+        out: Folder of the results.
+        workers: Trainings at a time, one thread each; one per core by default.
+
+    Returns:
+        The contents of compare.json.
+    """
+    jobs = plan(models, benchmarks, scale, seeds, minutes, data)
+    for config in {job.benchmark: job for job in jobs.values()}.values():
+        generate_file(data_spec(config), data, workers)
+    finished = run_jobs(jobs, runs, workers, "compare")
+    results = {
+        "settings": {"scale": scale, "minutes": minutes, "seeds": list(seeds), "threads": 1},
+        "environment": environment(),
+        "rows": [_row(group) for group in _by_model_and_benchmark(finished).values()],
+    }
+    write_json(out / "compare.json", results)
+    for name in benchmarks:
+        _picture(next(run for run in finished.values() if run.config.benchmark == name), out)
+    write_page(results, out)
+    return results
+
+
+def plan(
+    models: Sequence[str],
+    benchmarks: Sequence[str],
+    scale: str,
+    seeds: Sequence[int],
+    minutes: float | None,
+    data: Path,
+) -> dict[str, RunConfig]:
+    """The settings of every training, by the name of its run folder."""
+    if not (models and benchmarks and seeds):
+        raise InputError("name at least one model, one benchmark and one seed")
+    budget = "recipe" if minutes is None else f"{minutes:g}min"
+    jobs = {}
+    for seed in seeds:  # outermost, so that a study under way covers all benchmarks evenly
+        for benchmark in benchmarks:
+            problem = get_benchmark(benchmark).problem(scale)
+            for model in models:
+                name = default_model(problem) if model in ("cato", "cato_pc") else model
+                if problem.geometry not in model_entry(name).operator.geometries:
+                    continue
+                config = recipe(benchmark, scale, name)
+                jobs[f"{benchmark}-{scale}-{name}-{budget}-seed{seed}"] = replace(
+                    config,
+                    train=replace(config.train, seed=seed, minutes=minutes),
+                    data=replace(config.data, root=str(data)),
+                )
+    return jobs
+
+
+def _by_model_and_benchmark(runs: dict[str, Run]) -> dict[tuple[str, str], list[Run]]:
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs.values():
+        groups.setdefault((run.config.benchmark, run.config.model_name), []).append(run)
+    return groups
+
+
+def _row(runs: list[Run]) -> dict[str, Any]:
+    """One model on one benchmark, over the seeds."""
+    found = [figures_of(run) for run in runs]
+    logs = [run.log() for run in runs]
+    errors = [figures["relative_l2"] for figures in found]
+    frames = [figures["frame_errors"] for figures in found if figures["frame_errors"]]
+    surrogate = load_surrogate(runs[0])
+    return {
+        "benchmark": runs[0].config.benchmark,
+        "model": runs[0].config.model_name,
+        "relative_l2": mean(errors),
+        "spread": stdev(errors) if len(errors) > 1 else None,
+        "errors": errors,
+        "validation": mean(min(line["validation"] for line in log) for log in logs),
+        "mean_predictor": found[0]["mean_predictor"],
+        "frame_errors": np.mean(frames, axis=0).tolist() if frames else None,
+        "parameters": sum(p.numel() for p in surrogate.model.parameters()),
+        "epochs": mean(log[-1]["epoch"] for log in logs),
+        "minutes": mean(log[-1]["seconds"] / 60 for log in logs),
+        "seconds_per_sample": median(figures["seconds_per_sample"] for figures in found),
+        "solver_seconds_per_sample": median(
+            figures["solver_seconds_per_sample"] for figures in found
+        ),
+    }
+
+
+def _picture(run: Run, out: Path) -> None:
+    """The test sample of median error, as this run solves it."""
+    surrogate, test = load_surrogate(run), load_splits(run.config).test
+    errors = evaluate(surrogate, test, None).errors
+    index = int(errors.argsort()[len(errors) // 2])
+    model, benchmark = model_entry(run.config.model_name), get_benchmark(run.config.benchmark)
+    title = f"{model.title} on {benchmark.title}: test sample {index}, error {errors[index]:.2%}"
+    figure = sample_figure(surrogate, test, index, title)
+    out.mkdir(parents=True, exist_ok=True)
+    figure.savefig(out / f"{run.config.benchmark}.png", dpi=DPI)
+
+
+def write_page(results: dict[str, Any], out: Path) -> None:
+    """compare.md, from the results alone."""
+    settings, rows = results["settings"], results["rows"]
+    benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
+    budget = (
+        "the epochs of the recipes"
+        if settings["minutes"] is None
+        else f"{settings['minutes']:g} minutes of training each"
+    )
+    lines = [
+        "# Models on benchmarks",
+        "",
+        "<!-- written by `cato study compare` from compare.json; do not edit -->",
+        "",
+        f"Scale `{settings['scale']}`, {budget}, {len(settings['seeds'])} seed(s), one thread. The "
+        "error is the mean over the test samples of the relative L2 error on physical values, at "
+        "the checkpoint with the lowest validation error; ± is the standard deviation over the "
+        "seeds. *Training mean* is the error of always answering the mean of the training targets. "
+        "Times are per sample on one thread, beside another training on the other core.",
+    ]
+    for name in benchmarks:
+        lines += ["", f"## {get_benchmark(name).title}", "", *_table(rows, name)]
+        lines += ["", f"![{get_benchmark(name).title}: a test sample of median error]({name}.png)"]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "compare.md").write_text("\n".join([*lines, ""]))
+
+
+def _table(rows: list[dict[str, Any]], benchmark: str) -> list[str]:
+    """The rows of a benchmark, best first."""
+    chosen = sorted(
+        (row for row in rows if row["benchmark"] == benchmark), key=lambda row: row["relative_l2"]
+    )
+    columns = ("model", "test error", "training mean", "epochs", "minutes", "surrogate", "solver")
+    lines = ["| " + " | ".join((*columns, "parameters")) + " |", "|---" * 8 + "|"]
+    for row in chosen:
+        spread = "" if row["spread"] is None else f" ± {row['spread']:.2%}"
+        lines.append(
+            f"| {model_entry(row['model']).title} | {row['relative_l2']:.2%}{spread} "
+            f"| {row['mean_predictor']:.1%} | {row['epochs']:.1f} | {row['minutes']:.1f} "
+            f"| {1000 * row['seconds_per_sample']:.3g} ms "
+            f"| {1000 * row['solver_seconds_per_sample']:.3g} ms | {row['parameters']:,} |"
+        )
+    frames = [row for row in chosen if row["frame_errors"]]
+    if frames:
+        lines += ["", "Error of each frame:", ""]
+        lines += [
+            f"- {model_entry(row['model']).title}: "
+            + ", ".join(f"{error:.2%}" for error in row["frame_errors"])
+            for row in frames
+        ]
+    return lines
