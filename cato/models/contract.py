@@ -29,9 +29,13 @@ class Operator(nn.Module, ABC):
         config: Its settings, an instance of the config dataclass beside the class.
         problem: The problem it was built for; sizes of later calls may differ in `shape` only.
         geometries: The geometries the class can be built for.
+        why_not_cloud: Why clouds are not among them, a clause for messages.
+        permutation_equivariant: Whether permuting the points of a cloud permutes the outputs.
     """
 
     geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]]
+    why_not_cloud: ClassVar[str] = ""
+    permutation_equivariant: ClassVar[bool] = True
 
     def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__()

@@ -5,6 +5,21 @@ from typing import Any
 
 from cato.config import checked
 from cato.errors import InputError
+from cato.models.baselines.f_fno import FFNO, FFNOConfig
+from cato.models.baselines.factformer import FactFormer, FactFormerConfig
+from cato.models.baselines.fno import FNO, FNOConfig
+from cato.models.baselines.galerkin import Galerkin, GalerkinConfig
+from cato.models.baselines.geo_fno import GeoFNO, GeoFNOConfig
+from cato.models.baselines.gnot import GNOT, GNOTConfig
+from cato.models.baselines.ht_net import HTNet, HTNetConfig
+from cato.models.baselines.lsm import LSM, LSMConfig
+from cato.models.baselines.oformer import OFormer, OFormerConfig
+from cato.models.baselines.ono import ONO, ONOConfig
+from cato.models.baselines.saot import SAOT, SAOTConfig
+from cato.models.baselines.transolver import Transolver, TransolverConfig
+from cato.models.baselines.u_fno import UFNO, UFNOConfig
+from cato.models.baselines.u_no import UNO, UNOConfig
+from cato.models.baselines.wmt import WMT, WMTConfig
 from cato.models.cato.cloud import CatoPC, CatoPCConfig
 from cato.models.cato.grid import Cato, CatoConfig
 from cato.models.contract import Operator
@@ -32,6 +47,111 @@ MODELS: dict[str, ModelEntry] = {
     ),
     "cato_pc": ModelEntry(
         "CATO-PC", "charted attention", CatoPCConfig, CatoPC, "the same paper, appendix CATO-PC"
+    ),
+    "fno": ModelEntry(
+        "FNO",
+        "Fourier",
+        FNOConfig,
+        FNO,
+        "Li et al., Fourier Neural Operator for Parametric PDEs, ICLR 2021",
+    ),
+    "wmt": ModelEntry(
+        "WMT",
+        "wavelet",
+        WMTConfig,
+        WMT,
+        "Gupta, Xiao, Bogdan, Multiwavelet-based Operator Learning, NeurIPS 2021",
+    ),
+    "u_fno": ModelEntry(
+        "U-FNO",
+        "Fourier",
+        UFNOConfig,
+        UFNO,
+        "Wen et al., U-FNO: an Enhanced Fourier Neural Operator, Advances in Water Resources 2022",
+    ),
+    "geo_fno": ModelEntry(
+        "GEO-FNO",
+        "Fourier",
+        GeoFNOConfig,
+        GeoFNO,
+        "Li et al., Fourier Neural Operator with Learned Deformations, JMLR 2023",
+    ),
+    "u_no": ModelEntry(
+        "U-NO",
+        "Fourier",
+        UNOConfig,
+        UNO,
+        "Rahman, Ross, Azizzadenesheli, U-NO: U-shaped Neural Operators, TMLR 2023",
+    ),
+    "f_fno": ModelEntry(
+        "F-FNO",
+        "Fourier",
+        FFNOConfig,
+        FFNO,
+        "Tran et al., Factorized Fourier Neural Operators, ICLR 2023",
+    ),
+    "lsm": ModelEntry(
+        "LSM",
+        "latent spectral",
+        LSMConfig,
+        LSM,
+        "Wu et al., Solving High-Dimensional PDEs with Latent Spectral Models, ICML 2023",
+    ),
+    "galerkin": ModelEntry(
+        "Galerkin",
+        "linear attention",
+        GalerkinConfig,
+        Galerkin,
+        "Cao, Choose a Transformer: Fourier or Galerkin, NeurIPS 2021",
+    ),
+    "ht_net": ModelEntry(
+        "HT-Net",
+        "window attention",
+        HTNetConfig,
+        HTNet,
+        "Liu et al., Mitigating Spectral Bias for the Multiscale Operator Learning, JCP 2024",
+    ),
+    "oformer": ModelEntry(
+        "OFormer",
+        "linear attention",
+        OFormerConfig,
+        OFormer,
+        "Li, Meidani, Barati Farimani, Transformer for PDEs' Operator Learning, TMLR 2023",
+    ),
+    "gnot": ModelEntry(
+        "GNOT",
+        "linear attention",
+        GNOTConfig,
+        GNOT,
+        "Hao et al., GNOT: A General Neural Operator Transformer, ICML 2023",
+    ),
+    "factformer": ModelEntry(
+        "FactFormer",
+        "axial attention",
+        FactFormerConfig,
+        FactFormer,
+        "Li, Shu, Barati Farimani, Scalable Transformer for PDE Surrogate Modeling, NeurIPS 2023",
+    ),
+    "ono": ModelEntry(
+        "ONO",
+        "orthogonal attention",
+        ONOConfig,
+        ONO,
+        "Xiao et al., Improved Operator Learning by Orthogonal Attention, ICML 2024",
+    ),
+    "transolver": ModelEntry(
+        "Transolver",
+        "physics attention",
+        TransolverConfig,
+        Transolver,
+        "Wu et al., Transolver: A Fast Transformer Solver for PDEs, ICML 2024",
+    ),
+    "saot": ModelEntry(
+        "SAOT",
+        "spectral attention",
+        SAOTConfig,
+        SAOT,
+        "Zhou et al., SAOT: An Enhanced Locality-Aware Spectral Transformer, AAAI 2026",
     ),
 }
 
@@ -62,8 +182,10 @@ def build_model(name: str, config: Any, problem: Problem) -> Operator:
             f"model {name!r} takes a {entry.config.__name__}, not {type(config).__name__}"
         )
     if problem.geometry not in entry.operator.geometries:
+        why = entry.operator.why_not_cloud if problem.geometry == "cloud" else ""
         raise InputError(
-            f"model {name!r} works on {' and '.join(entry.operator.geometries)} data; "
-            f"{problem.name!r} is a {problem.geometry}. Try --model {default_model(problem)}"
+            f"model {name!r} works on {' and '.join(entry.operator.geometries)} data"
+            f"{', because ' + why if why else ''}; {problem.name!r} is a {problem.geometry}. "
+            f"Try --model {default_model(problem)}"
         )
     return entry.operator(checked(config, f"model {name}"), problem)

@@ -58,6 +58,7 @@ class Cato(Operator):
     """Charted Axial Transformer Operator."""
 
     geometries: ClassVar = ("grid", "mesh")
+    why_not_cloud: ClassVar = "its attention runs along the axes of a mesh"
     omega: Tensor
 
     def __init__(self, config: CatoConfig, problem: Problem) -> None:

@@ -56,8 +56,9 @@ class SliceAttention(nn.Module):
         """Attend; points that `mask` marks False belong to no slice."""
         weights = self.slice_weights(x, mask)
         f = rearrange(f, "b n (m c) -> b m n c", m=self.heads)
-        total = weights.sum(2).clamp_min(_EMPTY)[..., None]
-        z = weights.transpose(2, 3) @ f / total
+        # A channel of ones makes one product give the sums and the weights that divide them.
+        sums = weights.transpose(2, 3) @ F.pad(f, (0, 1), value=1.0)
+        z = sums[..., :-1] / sums[..., -1:].clamp_min(_EMPTY)
         z = F.scaled_dot_product_attention(self.query(z), self.key(z), self.value(z))
         return self.out(rearrange(weights @ z, "b m n c -> b n (m c)"))
 
@@ -65,9 +66,13 @@ class SliceAttention(nn.Module):
         self, x: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None = None
     ) -> Float[Tensor, "B M N G"]:
         """Membership w of the points in the slices of each head: sums to one, to zero if masked."""
-        x = rearrange(x, "b n (m c) -> b m n c", m=self.heads)
+        # The temperature divides the small weights instead of the large scores.
         tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
-        weights = torch.softmax(self.slice(x) / tau, dim=-1)
+        slice_weight, bias = self.slice.weight.T / tau, self.slice.bias / tau
+        heads = rearrange(x, "b n (m c) -> (b m) n c", m=self.heads)
+        copies = (len(x), 1, 1)
+        scores = torch.baddbmm(bias.repeat(copies), heads, slice_weight.repeat(copies))
+        weights = torch.softmax(scores, dim=-1).unflatten(0, (len(x), self.heads))
         return weights if mask is None else weights * mask[:, None, :, None]
 
 

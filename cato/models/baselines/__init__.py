@@ -1,0 +1,1 @@
+"""The fifteen baselines of the paper, one file each."""

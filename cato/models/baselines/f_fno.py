@@ -1,0 +1,113 @@
+"""F-FNO: A. Tran, A. Mathews, L. Xie, C. S. Ong, Factorized Fourier neural operators, ICLR 2023.
+
+    z = Σ_axis F_axis⁻¹[R_axis(k) F_axis[h](k)],     u = W₂ ReLU(W₁ z + b₁) + b₂,     h ← h + u
+
+with one-dimensional transforms along each mesh axis, k below the axis's modes, and a feed-forward
+network four times as wide as the state, its matrices normalised by rows with a learned size. The
+output is read from the update u of the last layer and not from h.
+
+Deviations: lift and projection are those of `GridOperator`; the padding is a fraction of the mesh.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count
+from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.problem import Problem
+
+
+@dataclass(frozen=True)
+class FFNOConfig(GridConfig):
+    """Settings of F-FNO."""
+
+    depth: Count = 4
+    """Number of layers L."""
+    modes: tuple[Count, Count] = (16, 16)
+    """Frequencies kept along each axis, zero included."""
+    mlp_ratio: Count = 4
+    """Hidden width of the feed-forward networks, in units of the width."""
+
+
+class AxisSpectralConv(nn.Module):
+    """F⁻¹[R(k) F[x](k)] along one mesh axis; a mesh with fewer frequencies uses the lowest.
+
+    Args:
+        width: Channels C.
+        modes: Frequencies kept, zero included.
+        axis: Axis of the channels-first features.
+    """
+
+    def __init__(self, width: int, modes: int, axis: int) -> None:
+        super().__init__()
+        self.axis = axis
+        # Real and imaginary parts, because optimisers and files of weights know real numbers only.
+        self.weight = nn.Parameter(torch.randn(modes, width, width, 2) / sqrt(2 * width))
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """Convolve along the axis, in the precision of the weights also inside autocast."""
+        size = x.shape[self.axis]
+        num_kept = min(len(self.weight), (size + 1) // 2)
+        with torch.autocast(x.device.type, enabled=False):
+            z = torch.fft.rfft(x.to(self.weight.dtype), dim=self.axis, norm="ortho")
+            z = z.narrow(self.axis, 0, num_kept).movedim((self.axis, 1), (0, -1))
+            weight = torch.view_as_complex(self.weight[:num_kept])
+            z = (z.flatten(1, 2) @ weight).unflatten(1, z.shape[1:3])
+            z = z.movedim((0, -1), (self.axis, 1))
+            return torch.fft.irfft(z, n=size, dim=self.axis, norm="ortho")
+
+
+class NormedLinear(nn.Module):
+    """Linear map of the channels whose matrix has rows of learned length g v / ‖v‖."""
+
+    def __init__(self, num_in: int, num_out: int) -> None:
+        super().__init__()
+        linear = nn.Linear(num_in, num_out)
+        self.direction, self.bias = linear.weight, linear.bias
+        self.length = nn.Parameter(linear.weight.detach().norm(dim=1))
+
+    def forward(self, x: Float[Tensor, "B C_in N"]) -> Float[Tensor, "B C_out N"]:
+        """Apply it at every node."""
+        weight = self.length[:, None] * F.normalize(self.direction, dim=1)
+        return weight @ x + self.bias[:, None]
+
+
+class FactorizedLayer(nn.Module):
+    """The update u of one layer."""
+
+    def __init__(self, width: int, modes: tuple[int, ...], hidden: int) -> None:
+        super().__init__()
+        self.axes = nn.ModuleList(
+            AxisSpectralConv(width, m, axis) for axis, m in enumerate(modes, start=2)
+        )
+        self.hidden = NormedLinear(width, hidden)
+        self.out = NormedLinear(hidden, width)
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """Convolve along every axis, add, feed forward."""
+        rows, columns = self.axes
+        z = (rows(x) + columns(x)).flatten(2)
+        return self.out(F.relu(self.hidden(z))).unflatten(2, x.shape[2:])
+
+
+class FFNO(GridOperator):
+    """Factorized Fourier neural operator."""
+
+    def __init__(self, config: FFNOConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        hidden = config.mlp_ratio * config.width
+        self.layers = nn.ModuleList(
+            FactorizedLayer(config.width, config.modes, hidden) for _ in range(config.depth)
+        )
+
+    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """All layers; the last one's update goes out."""
+        *layers, last = self.layers
+        for layer in layers:
+            x = x + layer(x)
+        return last(x)

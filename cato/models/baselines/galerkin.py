@@ -1,0 +1,252 @@
+"""Galerkin transformer (Cao: "Choose a Transformer: Fourier or Galerkin", NeurIPS 2021).
+
+Per head, with the coordinates x appended to the channels of q, k and v,
+
+    z = [q, x] ([LN(k), x]ᵀ [LN(v), x]) / N
+
+and a layer is h ← h + W z, h ← h + FFN(h), without softmax and without any other norm. W_Q, W_K and
+W_V start as 0.01 times the identity plus a Xavier-uniform matrix of gain 0.01.
+
+Grids and meshes: a convolutional scaler interpolates the inputs onto a mesh that is `downscale`
+times coarser, where the layers act; another brings the result back; two Fourier layers and an MLP,
+which also see the coordinates, read it out. Clouds: an MLP lifts, an MLP reads out.
+
+Deviations: each scaler has two convolutions and one linear interpolation along every axis, which
+closes over the seam of periodic ones; the coordinates are inputs too, since some problems have no
+other; no dropout; zero Dirichlet values are learnt and not imposed.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.models.layers.channels import ChannelLinear
+from cato.models.layers.galerkin_attention import galerkin_attention
+from cato.models.layers.mlp import MLP
+from cato.models.layers.spectral import FourierLayer
+from cato.models.layers.stencil import Stencil
+from cato.models.layers.time import TimeEmbedding
+from cato.problem import Problem
+
+_EPSILON = 1e-7
+"""Added to variances: the small initial weights make keys and values small too."""
+
+
+@dataclass(frozen=True)
+class GalerkinConfig:
+    """Settings of the Galerkin transformer."""
+
+    width: Count = 64
+    """Channels C of the hidden state."""
+    depth: Count = 4
+    """Number of layers L."""
+    heads: Count = 4
+    """Attention heads M; must divide the width."""
+    hidden: Count = 128
+    """Hidden width of the layers' feed-forward networks."""
+    downscale: Count = 2
+    """Grids and meshes: nodes along an axis for one node that attends."""
+    decoder_width: Count = 32
+    """Grids and meshes: channels of the Fourier layers that read out."""
+    modes: Count = 12
+    """Grids and meshes: frequencies that the Fourier layers keep along each axis."""
+
+
+def interpolation(
+    size: int, new_size: int, wraps: bool, like: Tensor
+) -> Float[Tensor, "new_size size"]:
+    """The matrix of linear interpolation from `size` to `new_size` equidistant nodes of an axis.
+
+    The end nodes are kept; on an axis that wraps, the first node is, and the last is followed by
+    the first.
+    """
+    spacing = size / new_size if wraps else (size - 1) / max(new_size - 1, 1)
+    place = spacing * torch.arange(new_size, device=like.device, dtype=torch.float64)
+    distance = place[:, None] - torch.arange(size, device=like.device)
+    if wraps:
+        distance = (distance + size / 2) % size - size / 2
+    return (1 - distance.abs()).clamp_min(0).to(like.dtype)
+
+
+def interpolate(
+    h: Float[Tensor, "B C H W"], shape: tuple[int, ...], periodic: tuple[bool, ...]
+) -> Float[Tensor, "B C new_H new_W"]:
+    """The same function on a mesh of another shape, by linear interpolation along both axes."""
+    rows, columns = (
+        interpolation(size, new_size, wraps, h)
+        for size, new_size, wraps in zip(h.shape[2:], shape, periodic, strict=True)
+    )
+    return rows @ h @ columns.T
+
+
+class HeadNorm(nn.Module):
+    """Layer norm of the channels of each head, with scales and shifts of its own."""
+
+    def __init__(self, heads: int, size: int) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(heads, 1, size))
+        self.shift = nn.Parameter(torch.zeros(heads, 1, size))
+
+    def forward(self, x: Float[Tensor, "B M N E"]) -> Float[Tensor, "B M N E"]:
+        """Normalise."""
+        return F.layer_norm(x, x.shape[-1:], eps=_EPSILON) * self.scale + self.shift
+
+
+class GalerkinLayer(nn.Module):
+    """Galerkin attention and feed-forward network, each added to what comes in."""
+
+    def __init__(self, config: GalerkinConfig, dimension: int) -> None:
+        super().__init__()
+        width, self.heads = config.width, config.heads
+        if width % config.heads:
+            raise InputError(
+                f"width must be a multiple of heads; got {width} with {config.heads} heads"
+            )
+        self.query = nn.Linear(width, width)
+        self.key = nn.Linear(width, width)
+        self.value = nn.Linear(width, width)
+        for linear in (self.query, self.key, self.value):
+            nn.init.xavier_uniform_(linear.weight, gain=0.01)
+            linear.weight.data += 0.01 * torch.eye(width)
+            nn.init.zeros_(linear.bias)
+        self.norm_key = HeadNorm(config.heads, width // config.heads)
+        self.norm_value = HeadNorm(config.heads, width // config.heads)
+        self.out = nn.Linear(width + config.heads * dimension, width)
+        self.mlp = MLP(width, config.hidden, width, F.relu)
+
+    def forward(
+        self,
+        h: Float[Tensor, "B N C"],
+        coords: Float[Tensor, "B N D"],
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Float[Tensor, "B N C"]:
+        """The two residual updates; `mask` as in `Operator.forward`."""
+        q, k, v = (
+            rearrange(linear(h), "b n (m c) -> b m n c", m=self.heads)
+            for linear in (self.query, self.key, self.value)
+        )
+        places = coords[:, None].expand(-1, self.heads, -1, -1)
+        q, k, v = (
+            torch.cat((x, places), dim=-1) for x in (q, self.norm_key(k), self.norm_value(v))
+        )
+        z = galerkin_attention(q, k, v, mask)
+        h = h + self.out(rearrange(z, "b m n c -> b n (m c)"))
+        return h + self.mlp(h)
+
+
+class Scaler(nn.Module):
+    """A convolution, an interpolation onto another mesh, and a residual convolution there."""
+
+    def __init__(self, num_in: int, width: int, periodic: tuple[bool, ...]) -> None:
+        super().__init__()
+        self.periodic = periodic
+        self.first = Stencil(num_in, width, periodic)
+        self.second = Stencil(width, width, periodic)
+
+    def forward(
+        self, h: Float[Tensor, "B C_in H W"], shape: tuple[int, ...]
+    ) -> Float[Tensor, "B C new_H new_W"]:
+        """Bring `h` onto a mesh of the given shape."""
+        h = interpolate(F.silu(self.first(h)), shape, self.periodic)
+        return h + F.silu(self.second(h))
+
+
+class SpectralDecoder(nn.Module):
+    """Two Fourier layers and an MLP, on the hidden state and the coordinates."""
+
+    def __init__(self, config: GalerkinConfig, problem: Problem) -> None:
+        super().__init__()
+        width, modes = config.decoder_width, (config.modes, config.modes)
+        self.lift = ChannelLinear(config.width + problem.dimension, width)
+        self.layers = nn.ModuleList(FourierLayer(width, width, modes) for _ in range(2))
+        self.out = MLP(width, config.hidden, problem.num_outputs, F.silu)
+
+    def forward(
+        self, h: Float[Tensor, "B C H W"], coords: Float[Tensor, "B D H W"]
+    ) -> Float[Tensor, "B N C_out"]:
+        """Read out at the nodes."""
+        h = self.lift(torch.cat((h, coords), dim=1))
+        for layer in self.layers:
+            h = F.silu(layer(h))
+        return self.out(h.flatten(2).transpose(1, 2))
+
+
+class Galerkin(Operator):
+    """Transformer with Galerkin-type attention."""
+
+    geometries: ClassVar = ("grid", "mesh", "cloud")
+
+    def __init__(self, config: GalerkinConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        width, dimension = config.width, problem.dimension
+        num_in = dimension + problem.num_inputs
+        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.layers = nn.ModuleList(GalerkinLayer(config, dimension) for _ in range(config.depth))
+        if problem.geometry == "cloud":
+            self.lift = MLP(num_in, width, width)
+            self.decoder = MLP(width + dimension, width, problem.num_outputs)
+        else:
+            if len(problem.shape) != 2:
+                raise InputError(
+                    f"Galerkin scales meshes with two axes; got shape {problem.shape}. "
+                    f"Pass the nodes as a cloud"
+                )
+            self.downscaler = Scaler(num_in, width, problem.periodic)
+            self.upscaler = Scaler(width, width, problem.periodic)
+            self.spectral_decoder = SpectralDecoder(config, problem)
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
+        if self.problem.geometry != "cloud":
+            if mask is not None:
+                raise InputError("a grid or mesh is always whole; masks are for point clouds")
+            return self.on_mesh(coords, features, time, shape or self.problem.shape)
+        if mask is not None:
+            # Whatever the padding holds, even infinities, must not reach a product with zero.
+            coords = coords.masked_fill(~mask[..., None], 0)
+            features = features.masked_fill(~mask[..., None], 0)
+        h = self.lift(torch.cat((coords, features), dim=-1))
+        h = self.transform(h, coords, time, mask)
+        return Prediction(self.decoder(torch.cat((h, coords), dim=-1)))
+
+    def on_mesh(
+        self, coords: Tensor, features: Tensor, time: Tensor | None, shape: tuple[int, ...]
+    ) -> Prediction:
+        """Scale down, transform, scale up, read out."""
+        coarse = tuple(-(-size // self.config.downscale) for size in shape)
+        inputs = torch.cat((coords, features), dim=-1).transpose(1, 2).unflatten(2, shape)
+        fine = inputs[:, : coords.shape[-1]]
+        places = interpolate(fine, coarse, self.problem.periodic).flatten(2).transpose(1, 2)
+        h = self.downscaler(inputs, coarse).flatten(2).transpose(1, 2)
+        h = self.transform(h, places, time, None).transpose(1, 2).unflatten(2, coarse)
+        return Prediction(self.spectral_decoder(self.upscaler(h, shape), fine))
+
+    def transform(
+        self, h: Tensor, coords: Tensor, time: Tensor | None, mask: Tensor | None
+    ) -> Float[Tensor, "B N C"]:
+        """The layers, conditioned on time where the problem is."""
+        if self.time is not None:
+            h = h + self.time(time)[:, None]
+        for layer in self.layers:
+            h = layer(h, coords, mask)
+        return h
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The matrices of the layers: projections and feed-forward networks."""
+        return [p for p in self.layers.parameters() if p.ndim == 2]

@@ -1,0 +1,189 @@
+"""GNOT: Hao et al., "GNOT: A General Neural Operator Transformer for Operator Learning", ICML 2023.
+
+Query points attend to the input functions, of which there is one here: its points carry [x, a(x)].
+As in the authors' data for regular grids the queries carry [x, a(x)] too, since they are the same
+points; where the problem has no input channel both carry the coordinates alone. Per block, with z
+the embedded input function:
+
+    h ← h + W_o A(LN(h), LN(z))                   cross-attention
+    h ← h + LN(Σ_e g_e(x) E_e(h))                 mixture of feed-forward experts E_e
+    h ← h + W_o A(LN(h), LN(h))                   self-attention
+    h ← h + LN(Σ_e g_e(x) E'_e(h))
+
+    A = q̃ + Σ_j (q̃·k̃_j) v_j / Σ_j q̃·k̃_j,        q̃ = softmax(q), k̃ = softmax(k) over the channels
+
+The gates g = softmax(G(x)) depend on the coordinates only, so that experts divide the domain among
+themselves; both mixtures of a block share them.
+
+Deviations: the experts of a mixture share the bias of their second layer, which the gates would
+average anyway; embeddings and head have two layers. The attention does not know of periodic axes.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count, Positive
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.models.layers.linear_attention import linear_attention
+from cato.models.layers.mlp import MLP
+from cato.models.layers.time import TimeEmbedding
+from cato.problem import Problem
+
+
+@dataclass(frozen=True)
+class GNOTConfig:
+    """Settings of GNOT."""
+
+    width: Count = 64
+    """Channels C of the hidden state."""
+    depth: Count = 4
+    """Number of blocks L."""
+    heads: Count = 4
+    """Attention heads M; must divide the width."""
+    num_experts: Count = 3
+    """Experts of each mixture."""
+    mlp_ratio: Positive = 2.0
+    """Hidden width of an expert and of the gates, in units of the width."""
+
+
+class LinearAttention(nn.Module):
+    """W_o A(h, z): every point of h attends to all points of z."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.query = nn.Linear(width, width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.out = nn.Linear(width, width)
+
+    def forward(
+        self,
+        h: Float[Tensor, "B N C"],
+        z: Float[Tensor, "B K C"],
+        mask: Bool[Tensor, "B K"] | None = None,
+    ) -> Float[Tensor, "B N C"]:
+        """Attend; points of z that `mask` marks False are seen by nobody."""
+        q = rearrange(self.query(h), "b n (m c) -> b m n c", m=self.heads).softmax(-1)
+        k, v = rearrange(self.key_value(z), "b k (t m c) -> t b m k c", t=2, m=self.heads)
+        k = k.softmax(-1)
+        if mask is not None:
+            k = k * mask[:, None, :, None]
+        return self.out(rearrange(q + linear_attention(q, k, v), "b m n c -> b n (m c)"))
+
+
+class Mixture(nn.Module):
+    """Σ_e g_e W_e' σ(W_e h + b_e) + b', all experts in two products."""
+
+    def __init__(self, width: int, hidden: int, num_experts: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(width, num_experts * hidden)
+        self.out = nn.Linear(num_experts * hidden, width)
+
+    def forward(
+        self, h: Float[Tensor, "B N C"], gates: Float[Tensor, "B N E"]
+    ) -> Float[Tensor, "B N C"]:
+        """Blend the experts by the gates."""
+        x = F.gelu(self.hidden(h)).unflatten(-1, (gates.shape[-1], -1))
+        return self.out((x * gates[..., None]).flatten(-2))
+
+
+class Gates(nn.Module):
+    """g = softmax(G(x)), with a perceptron G of three layers."""
+
+    def __init__(self, dimension: int, hidden: int, num_experts: int) -> None:
+        super().__init__()
+        self.scores = nn.Sequential(
+            nn.Linear(dimension, hidden), nn.GELU(), MLP(hidden, hidden, num_experts)
+        )
+
+    def forward(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N E"]:
+        """Weights of the experts at the points; they sum to one."""
+        return torch.softmax(self.scores(coords), dim=-1)
+
+
+class GNOTBlock(nn.Module):
+    """One layer of GNOT."""
+
+    def __init__(self, config: GNOTConfig, dimension: int) -> None:
+        super().__init__()
+        width, num_experts = config.width, config.num_experts
+        hidden = round(config.mlp_ratio * width)
+        self.gates = Gates(dimension, hidden, num_experts)
+        self.norm_query, self.norm_input = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.cross_attention = LinearAttention(width, config.heads)
+        self.cross_mixture = Mixture(width, hidden, num_experts)
+        self.norm_cross_mixture = nn.LayerNorm(width)
+        self.norm_self = nn.LayerNorm(width)
+        self.self_attention = LinearAttention(width, config.heads)
+        self.self_mixture = Mixture(width, hidden, num_experts)
+        self.norm_self_mixture = nn.LayerNorm(width)
+
+    def forward(
+        self,
+        h: Float[Tensor, "B N C"],
+        z: Float[Tensor, "B N C"],
+        coords: Float[Tensor, "B N D"],
+        mask: Bool[Tensor, "B N"] | None,
+    ) -> Float[Tensor, "B N C"]:
+        """The four residual updates of the queries."""
+        gates = self.gates(coords)
+        h = h + self.cross_attention(self.norm_query(h), self.norm_input(z), mask)
+        h = h + self.norm_cross_mixture(self.cross_mixture(h, gates))
+        normed = self.norm_self(h)
+        h = h + self.self_attention(normed, normed, mask)
+        return h + self.norm_self_mixture(self.self_mixture(h, gates))
+
+
+class GNOT(Operator):
+    """General Neural Operator Transformer."""
+
+    geometries: ClassVar = ("grid", "mesh", "cloud")
+
+    def __init__(self, config: GNOTConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        width = config.width
+        if width % config.heads:
+            raise InputError(
+                f"width must be a multiple of heads; got {width} with {config.heads} heads"
+            )
+        num_in = problem.dimension + problem.num_inputs
+        self.lift_query = MLP(num_in, width, width)
+        self.lift_input = MLP(num_in, width, width)
+        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.blocks = nn.ModuleList(
+            GNOTBlock(config, problem.dimension) for _ in range(config.depth)
+        )
+        self.head = MLP(width, width, problem.num_outputs)
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
+        if mask is not None:
+            # Whatever the padding holds, even infinities, must not reach a product with zero.
+            coords = coords.masked_fill(~mask[..., None], 0)
+            features = features.masked_fill(~mask[..., None], 0)
+        points = torch.cat((coords, features), dim=-1)
+        h, z = self.lift_query(points), self.lift_input(points)
+        if self.time is not None:
+            h = h + self.time(time)[:, None]
+        for block in self.blocks:
+            h = block(h, z, coords, mask)
+        return Prediction(self.head(h))
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The matrices of the blocks: projections, experts and gates."""
+        return [p for p in self.blocks.parameters() if p.ndim == 2]

@@ -1,0 +1,222 @@
+"""HT-Net: a hierarchy of window attentions, later called HANO.
+
+Xinliang Liu, Bo Xu, Shuhao Cao, Lei Zhang, "Mitigating spectral bias for the multiscale operator
+learning", Journal of Computational Physics 2024; first as "HT-Net: Hierarchical Transformer based
+Operator Learning Model for Multiscale PDEs", 2022. A stencil embeds the inputs. On every level
+the mesh is cut into windows of n = w × w nodes, in which attention has no softmax,
+
+    A(h)_i = Σ_j (q_i · k_j / n + b_(i−j)) v_j,      b learned for each offset i − j and head,
+
+and blocks are h ← h + A(LN h), h ← h + MLP(LN h). Merging four neighbours (4C → 2C channels) gives
+the next level, on which windows reach twice as far; from there a linear map (2C → 4C) decomposes
+every node onto its four children, to which it is added. A decoder of Fourier layers and an MLP
+reads out the finest level.
+
+Windows fit any mesh after padding to a multiple of w times the largest merge. Periodic axes are
+continued by themselves. Padding of the others is masked: it has value zero in attention and in
+merging, so what it holds changes no node; n remains w × w. For the Fourier layers those axes get a
+margin of zeros instead, cropped afterwards.
+
+Deviations: outputs are wanted on the mesh of the inputs, so the embedding has stride 1; the
+authors', with stride 2, also halves the mesh. Linear maps stand beside the spectral convolutions,
+as in FNO. The authors' H¹ loss in Fourier space is a matter of training, not part of the model.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from cato.config import Count, Positive
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.models.layers.channels import ChannelMLP
+from cato.models.layers.grid_operator import MeshFrame
+from cato.models.layers.mlp import MLP
+from cato.models.layers.spectral import FourierLayer
+from cato.models.layers.stencil import Stencil
+from cato.models.layers.time import TimeEmbedding
+from cato.models.layers.windows import pad_to_multiple
+from cato.problem import Problem
+
+_MARGIN = 0.1
+"""Zeros, in units of its nodes, that keep the ends of an axis apart in the Fourier layers."""
+_READ_OUT = 128
+"""Hidden width of the last MLP."""
+
+
+@dataclass(frozen=True)
+class HTNetConfig:
+    """Settings of HT-Net."""
+
+    width: Count = 32
+    """Channels C of the finest level; every coarser one has twice as many as the one before."""
+    levels: Count = 2
+    """Levels of the hierarchy."""
+    depth: Count = 2
+    """Blocks on each level."""
+    heads: Count = 4
+    """Attention heads M; must divide the width."""
+    window: Count = 8
+    """Nodes w along each side of a window."""
+    mlp_ratio: Positive = 2.0
+    """Hidden width of the blocks' MLPs, in units of the level's width."""
+    spectral_layers: Count = 5
+    """Fourier layers of the decoder."""
+    modes: Count = 12
+    """Frequencies kept along each axis in the decoder."""
+
+
+class WindowAttention(nn.Module):
+    """A(h) inside windows.
+
+    Args:
+        width: Channels C of the input and the result.
+        heads: Heads M; must divide the width.
+        window: Nodes w along each side of a window.
+    """
+
+    offsets: Tensor
+
+    def __init__(self, width: int, heads: int, window: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise InputError(f"width must be a multiple of heads; got {width} with {heads} heads")
+        self.heads = heads
+        self.window = window
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.bias = nn.Parameter(0.02 * torch.randn(heads, 2 * window - 1, 2 * window - 1))
+        self.out = nn.Linear(width, width)
+        nodes = torch.cartesian_prod(torch.arange(window), torch.arange(window)).reshape(-1, 2)
+        offsets = (nodes[:, None] - nodes[None] + window - 1).movedim(-1, 0)
+        self.register_buffer("offsets", offsets, persistent=False)
+
+    def forward(
+        self, h: Float[Tensor, "B H W C"], inside: Float[Tensor, "H W 1"]
+    ) -> Float[Tensor, "B H W C"]:
+        """Attend; nodes where `inside` is 0 are seen by nobody. H and W are multiples of w."""
+        q, k, v = self.qkv(h).chunk(3, dim=-1)
+        q, k, v = (self.partition(x) for x in (q, k, v * inside))
+        rows, columns = self.offsets
+        scores = (q / self.window**2) @ k.mT + self.bias[:, rows, columns]
+        return self.out(self.assemble(scores @ v, h.shape[1] // self.window))
+
+    def partition(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B windows M n c"]:
+        """Windows, heads, nodes of a window."""
+        w = self.window
+        return rearrange(x, "b (i p) (j q) (m c) -> b (i j) m (p q) c", p=w, q=w, m=self.heads)
+
+    def assemble(
+        self, x: Float[Tensor, "B windows M n c"], num_rows: int
+    ) -> Float[Tensor, "B H W C"]:
+        """Inverse of `partition`."""
+        return rearrange(x, "b (i j) m (p q) c -> b (i p) (j q) (m c)", i=num_rows, p=self.window)
+
+
+class HTBlock(nn.Module):
+    """Window attention and MLP, each a residual update."""
+
+    def __init__(self, width: int, config: HTNetConfig) -> None:
+        super().__init__()
+        self.norm_attention = nn.LayerNorm(width)
+        self.attention = WindowAttention(width, config.heads, config.window)
+        self.norm_mlp = nn.LayerNorm(width)
+        self.mlp = MLP(width, round(config.mlp_ratio * width), width)
+
+    def forward(
+        self, h: Float[Tensor, "B H W C"], inside: Float[Tensor, "H W 1"]
+    ) -> Float[Tensor, "B H W C"]:
+        """The two residual updates."""
+        h = h + self.attention(self.norm_attention(h), inside)
+        return h + self.mlp(self.norm_mlp(h))
+
+
+class Hierarchy(nn.Module):
+    """The blocks of one level and, merged, all coarser levels.
+
+    Args:
+        width: Channels C of this level.
+        num_coarser: Levels below this one.
+        config: Settings of the blocks.
+    """
+
+    def __init__(self, width: int, num_coarser: int, config: HTNetConfig) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(HTBlock(width, config) for _ in range(config.depth))
+        self.coarser = None
+        if num_coarser:
+            self.merge = nn.Sequential(nn.LayerNorm(4 * width), nn.Linear(4 * width, 2 * width))
+            self.coarser = Hierarchy(2 * width, num_coarser - 1, config)
+            self.decompose = nn.Linear(2 * width, 4 * width)
+
+    def forward(
+        self, h: Float[Tensor, "B H W C"], inside: Float[Tensor, "H W 1"]
+    ) -> Float[Tensor, "B H W C"]:
+        """Update this level; nodes where `inside` is 0 are padding."""
+        for block in self.blocks:
+            h = block(h, inside)
+        if self.coarser is None:
+            return h
+        children = rearrange(h * inside, "b (i p) (j q) c -> b i j (p q c)", p=2, q=2)
+        # The mesh begins at node 0: a parent has a child inside exactly if its first child is.
+        parents = self.coarser(self.merge(children), inside[::2, ::2])
+        update = self.decompose(parents)
+        return h + rearrange(update, "b i j (p q c) -> b (i p) (j q) c", p=2, q=2)
+
+
+class HTNet(Operator):
+    """Hierarchical transformer for grids and structured meshes of 2 axes.
+
+    Clouds cannot work: windows and the merging of four neighbours need the rows of a mesh.
+    """
+
+    geometries: ClassVar = ("grid", "mesh")
+    why_not_cloud: ClassVar[str] = "its windows and their hierarchy are cut from the rows of a mesh"
+
+    def __init__(self, config: HTNetConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        if len(problem.shape) != 2:
+            raise InputError(
+                f"HT-Net works on meshes of 2 axes; {problem.name!r} has {problem.shape}"
+            )
+        width, modes = config.width, (config.modes, config.modes)
+        self.multiple = config.window * 2 ** (config.levels - 1)
+        self.embed = Stencil(problem.dimension + problem.num_inputs, width, problem.periodic)
+        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.hierarchy = Hierarchy(width, config.levels - 1, config)
+        self.norm = nn.LayerNorm(width)
+        self.frame = MeshFrame(problem.periodic, _MARGIN)
+        layers = [FourierLayer(width, width, modes) for _ in range(config.spectral_layers)]
+        self.decoder = nn.Sequential(*(m for layer in layers for m in (layer, nn.GELU())))[:-1]
+        self.head = ChannelMLP(width, _READ_OUT, problem.num_outputs)
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator; see `Operator.forward`."""
+        if mask is not None:
+            raise InputError("HT-Net works on whole grids and meshes; masks are for point clouds")
+        shape = shape or self.problem.shape
+        num_rows, num_columns = shape
+        x = torch.cat((coords, features), dim=-1).mT.unflatten(2, shape)
+        h = self.embed(x).movedim(1, -1)
+        if self.time is not None:
+            h = h + self.time(time)[:, None, None]
+        padded = pad_to_multiple(h, (self.multiple, self.multiple), self.problem.periodic)
+        h = self.norm(self.hierarchy(*padded)[:, :num_rows, :num_columns])
+        h = self.frame(h.flatten(1, 2).mT, self.decoder, coords, shape)
+        return Prediction(self.head(h).mT)
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The matrices of the hierarchy and of the decoder's linear maps."""
+        parameters = (*self.hierarchy.parameters(), *self.decoder.parameters())
+        return [p for p in parameters if p.ndim == 2]

@@ -1,0 +1,217 @@
+"""LSM: latent spectral models, a U-Net with a spectral method in a latent space on every level.
+
+Haixu Wu, Tengge Hu, Huakun Luo, Jianmin Wang, Mingsheng Long, "Solving High-Dimensional PDEs with
+Latent Spectral Models", ICML 2023. On each level the mesh is cut into patches. In every patch a few
+learned latent tokens T attend to the nodes x, are updated in a trigonometric basis, channel by
+channel and with K functions, and the nodes attend back:
+
+    T ← T + softmax(T (W_k x)ᵀ/√d) W_v x
+    T ← T + w_0 + Σ_(k=1)^(K−1) [w_k cos(kπT/K) + w'_k sin(kπT/K)]
+    x ← x + softmax((W_q x) Tᵀ/√d) T
+
+The U-Net halves the mesh by maxima and doubles the channels C, 2C, 4C, 8C, but not on the coarsest
+level (8C again); on the way up the result of the coarser level is joined to the processed state.
+
+Patches fit any mesh after padding to a multiple of their size, on each level anew. Periodic axes
+are continued by themselves; padding of the others is masked: no token sees it. An odd axis keeps
+its last node when halved, and an axis of 2 nodes is not halved again.
+
+Deviations: the authors' scores are not divided by √d. They interpolate from corner to corner on the
+way up, which shifts the levels against each other; here a coarse node lies amid the nodes it came
+from. sin(0) and the linear map before the projection, which follows a linear one, are left out.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count, Fraction
+from cato.errors import InputError
+from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.stencil import Stencil
+from cato.models.layers.windows import pad_to_multiple
+from cato.problem import Problem
+
+
+@dataclass(frozen=True)
+class LSMConfig(GridConfig):
+    """Settings of LSM."""
+
+    width: Count = 32
+    """Channels C of the finest level; must be a multiple of the heads."""
+    padding: Fraction = 0.0
+    """Zeros after the end of every axis that is not periodic; patches pad for themselves."""
+    levels: Count = 5
+    """Levels of the U-Net."""
+    patch: tuple[Count, Count] = (6, 6)
+    """Nodes of a patch along the two axes, on every level."""
+    tokens: Count = 4
+    """Latent tokens of a patch."""
+    basis: Annotated[int, Ge(2)] = 12
+    """Basis functions K; the update has period 2K in the token."""
+    heads: Count = 8
+    """Attention heads M."""
+
+
+class LatentBasis(nn.Module):
+    """T + w_0 + Σ_k [w_k cos(kπT/K) + w'_k sin(kπT/K)], with weights for every channel.
+
+    Args:
+        width: Channels C.
+        num_functions: K.
+    """
+
+    def __init__(self, width: int, num_functions: int) -> None:
+        super().__init__()
+        self.num_functions = num_functions
+        self.cosine = nn.Parameter(torch.randn(width, num_functions) / width)
+        self.sine = nn.Parameter(torch.randn(width, num_functions - 1) / width)
+
+    def forward(self, tokens: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
+        """Update the tokens, in the precision of the weights."""
+        tokens = tokens.to(self.cosine.dtype)
+        k = torch.arange(self.num_functions, dtype=tokens.dtype, device=tokens.device)
+        angle = tokens[..., None] * (torch.pi / self.num_functions * k)
+        cosines = (angle.cos() * self.cosine).sum(-1)
+        sines = (angle[..., 1:].sin() * self.sine).sum(-1)
+        return tokens + cosines + sines
+
+
+class LatentSpectral(nn.Module):
+    """Encoding, spectral update and decoding in every patch.
+
+    Args:
+        width: Channels C of the level.
+        config: Patches, tokens, basis and heads.
+        periodic: Which axes of the mesh close on themselves.
+    """
+
+    def __init__(self, width: int, config: LSMConfig, periodic: tuple[bool, ...]) -> None:
+        super().__init__()
+        self.patch, self.heads, self.periodic = config.patch, config.heads, periodic
+        size = width // config.heads
+        self.latent = nn.Parameter(torch.randn(config.heads, config.tokens, size) / width)
+        self.key_value = nn.Linear(width, 2 * width)
+        self.basis = LatentBasis(width, config.basis)
+        self.query = nn.Linear(width, width)
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """Update all patches."""
+        h, inside = pad_to_multiple(x.movedim(1, -1), self.patch, self.periodic)
+        rows, columns = h.shape[1] // self.patch[0], h.shape[2] // self.patch[1]
+        sizes = {"p": self.patch[0], "q": self.patch[1]}
+        h = rearrange(h, "b (i p) (j q) c -> b i j (p q) c", **sizes)
+        seen = rearrange(inside, "(i p) (j q) 1 -> (i j) 1 1 (p q)", **sizes) > 0
+        h = self.update(h.flatten(0, 2), seen.repeat(len(x), 1, 1, 1))
+        h = rearrange(h, "(b i j) (p q) c -> b c (i p) (j q)", i=rows, j=columns, p=self.patch[0])
+        return x + h[..., : x.shape[2], : x.shape[3]]
+
+    def update(
+        self, nodes: Float[Tensor, "P n C"], seen: Bool[Tensor, "P 1 1 n"]
+    ) -> Float[Tensor, "P n C"]:
+        """What is added to the nodes of the patches."""
+        keys, values = (self.split(x) for x in self.key_value(nodes).chunk(2, dim=-1))
+        latent = self.latent.to(keys.dtype).expand(len(nodes), -1, -1, -1)
+        tokens = latent + F.scaled_dot_product_attention(latent, keys, values, attn_mask=seen)
+        tokens = self.split(self.basis(self.join(tokens)))
+        queries = self.split(self.query(nodes))
+        tokens = tokens.to(queries.dtype)  # autocast leaves them in the precision of the basis
+        return self.join(F.scaled_dot_product_attention(queries, tokens, tokens))
+
+    def split(self, x: Float[Tensor, "P n C"]) -> Float[Tensor, "P M n c"]:
+        """Channels to heads."""
+        return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+
+    def join(self, x: Float[Tensor, "P M n c"]) -> Float[Tensor, "P n C"]:
+        """Inverse of `split`."""
+        return x.transpose(1, 2).flatten(2)
+
+
+class DoubleConv(nn.Sequential):
+    """Twice: stencil, batch norm, ReLU."""
+
+    def __init__(self, num_in: int, hidden: int, num_out: int, periodic: tuple[bool, ...]) -> None:
+        super().__init__(
+            Stencil(num_in, hidden, periodic, bias=False),
+            nn.BatchNorm2d(hidden),
+            nn.ReLU(),
+            Stencil(hidden, num_out, periodic, bias=False),
+            nn.BatchNorm2d(num_out),
+            nn.ReLU(),
+        )
+
+
+class Level(nn.Module):
+    """One level of the U-Net with all coarser ones; as many channels go out as come in.
+
+    Args:
+        num_in: Channels that come in.
+        widths: Channels of this level and the coarser ones.
+        config: Settings of the latent spectral blocks.
+        periodic: Which axes of the mesh close on themselves.
+    """
+
+    def __init__(
+        self, num_in: int, widths: list[int], config: LSMConfig, periodic: tuple[bool, ...]
+    ) -> None:
+        super().__init__()
+        self.periodic = periodic
+        width, *coarser = widths
+        self.convolve = DoubleConv(num_in, width, width, periodic)
+        self.spectral = LatentSpectral(width, config, periodic)
+        self.coarser = None
+        if coarser:
+            self.coarser = Level(width, coarser, config, periodic)
+            self.join = DoubleConv(2 * width, width, num_in, periodic)
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """Down, across and up."""
+        x = self.convolve(x)
+        processed = self.spectral(x)
+        if self.coarser is None:
+            return processed
+        factors = tuple(2 if n > 2 else 1 for n in x.shape[2:])
+        coarse = self.coarser(F.max_pool2d(x, factors, ceil_mode=True))
+        return self.join(torch.cat((processed, self.upsample(coarse, factors, x)), dim=1))
+
+    def upsample(
+        self, coarse: Tensor, factors: tuple[int, ...], like: Float[Tensor, "B C H W"]
+    ) -> Float[Tensor, "B C H W"]:
+        """Bilinear between the centres of the coarse cells, on the mesh of `like`."""
+        rows, columns = (int(wraps) for wraps in self.periodic)
+        if rows or columns:
+            coarse = F.pad(coarse, (columns, columns, rows, rows), mode="circular")
+        fine = F.interpolate(coarse, scale_factor=factors, mode="bilinear")
+        top, left = rows * factors[0], columns * factors[1]
+        return fine[..., top : top + like.shape[2], left : left + like.shape[3]]
+
+
+class LSM(GridOperator):
+    """Latent spectral model."""
+
+    geometries: ClassVar = ("grid", "mesh", "cloud")
+
+    def __init__(self, config: LSMConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        width, last = config.width, max(config.levels - 2, 0)
+        if width % config.heads:
+            raise InputError(
+                f"width must be a multiple of heads; got {width} with {config.heads} heads"
+            )
+        widths = [width * 2 ** min(level, last) for level in range(config.levels)]
+        self.unet = Level(width, widths, config, self.periodic)
+
+    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """The U-Net."""
+        return self.unet(x)
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The projections of the latent spectral blocks; their basis has weights, no matrix."""
+        linear = (m for m in self.unet.modules() if isinstance(m, nn.Linear))
+        return [p for m in linear for p in m.parameters() if p.ndim == 2]

@@ -1,0 +1,247 @@
+"""OFormer (Li, Meidani, Barati Farimani: "Transformer for Partial Differential Equations' Operator
+Learning", TMLR 2023).
+
+Encoder: a linear embedding and L layers of Galerkin-type attention. Per head, with R(x) the
+continuous rotary encoding of a point and IN the instance norm (every channel has mean 0 and
+variance 1 over the points),
+
+    z = R(x) q ((R(x) IN(k))ᵀ IN(v)) / N,     h ← LN(h), h ← h + W z, h ← LN(h), h ← h + FFN(h)
+
+R turns pairs of channels; each coordinate has an equal share of the pairs, which it turns by
+λ x 10000^(−2r/d), r = 0, 1, …, d the number of its channels, λ the number of nodes per unit length.
+The score of two points thus depends on their difference. W_Q, W_K and W_V of a head start as
+(Ω + I)/C with Ω random orthogonal.
+
+Decoder: random Fourier features of the query points, here the same points, attend to the encoding
+in the same way; where outputs are fed back (`rollout`), a residual MLP propagates the latent state
+by one step; an MLP reads out.
+
+Deviations: λ is the same in all layers, where the public code starts with larger ones, beyond what
+neighbouring nodes can resolve. The norm of k and v is over the points, as in the paper; the public
+code norms the channels of a point. Feed-forward networks have one GELU layer and no gate. In a
+rollout every step encodes the latest frames anew. The encoding does not close over periodic seams.
+"""
+
+from dataclasses import dataclass
+from math import pi
+from typing import ClassVar, NamedTuple
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count, Positive
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.models.layers.galerkin_attention import galerkin_attention
+from cato.models.layers.mlp import MLP
+from cato.models.layers.time import TimeEmbedding
+from cato.problem import Problem
+
+
+@dataclass(frozen=True)
+class OFormerConfig:
+    """Settings of OFormer."""
+
+    width: Count = 64
+    """Channels C of the encoder and of each of its heads; even."""
+    depth: Count = 4
+    """Number of encoder layers L."""
+    heads: Count = 4
+    """Attention heads M, each as wide as the hidden state."""
+    mlp_ratio: Positive = 2.0
+    """Hidden width of the feed-forward networks, in units of the width."""
+    latent: Count = 128
+    """Channels of the decoder; even."""
+    fourier_scale: Positive = 8.0
+    """Deviation of the random frequencies of the query points, in turns per unit length."""
+
+
+class Rotation(NamedTuple):
+    """R at the points of a cloud: pair r of channels is turned by its own angle."""
+
+    cos: Float[Tensor, "B 1 N pairs"]
+    sin: Float[Tensor, "B 1 N pairs"]
+
+
+def rotation(
+    coords: Float[Tensor, "B N D"], num_channels: int, nodes_per_length: float
+) -> Rotation:
+    """R for heads of `num_channels`; pairs that the coordinates cannot share stay as they are."""
+    num_pairs = num_channels // 2
+    share = num_pairs // coords.shape[-1]
+    exponent = torch.arange(share, device=coords.device) / max(share, 1)
+    angle = (coords[..., None] * (nodes_per_length * 10000.0**-exponent)).flatten(2)
+    angle = F.pad(angle, (0, num_pairs - angle.shape[-1]))[:, None]
+    return Rotation(angle.cos(), angle.sin())
+
+
+def rotate(x: Float[Tensor, "B M N E"], turn: Rotation) -> Float[Tensor, "B M N E"]:
+    """R x, where channels r and r + E/2 are a pair."""
+    a, b = x.chunk(2, dim=-1)
+    return torch.cat((a * turn.cos - b * turn.sin, a * turn.sin + b * turn.cos), dim=-1)
+
+
+def instance_norm(
+    x: Float[Tensor, "B M N E"], mask: Bool[Tensor, "B N"] | None
+) -> Float[Tensor, "B M N E"]:
+    """Mean 0 and variance 1 over the points, for every channel."""
+    if mask is None:
+        variance, mean = torch.var_mean(x, dim=2, keepdim=True, correction=0)
+    else:
+        share = mask.to(x.dtype) / mask.sum(1, keepdim=True).clamp_min(1)
+        share = share[:, None, :, None]
+        mean = (x * share).sum(2, keepdim=True)
+        variance = ((x - mean).square() * share).sum(2, keepdim=True)
+    return (x - mean) * torch.rsqrt(variance + 1e-5)
+
+
+class RotaryAttention(nn.Module):
+    """Galerkin-type attention from the channels of `h` to those of `source`, at the same points."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        if width % 2:
+            raise InputError(f"width and latent must be even, to turn pairs; got {width}")
+        self.heads = heads
+        self.query, self.key, self.value = (
+            nn.Linear(width, heads * width, bias=False) for _ in range(3)
+        )
+        self.out = nn.Linear(heads * width, width)
+        for linear in (self.query, self.key, self.value):
+            for block in linear.weight.data.chunk(heads):
+                nn.init.orthogonal_(block, gain=1 / width)
+                block += torch.eye(width) / width
+
+    def forward(
+        self,
+        h: Float[Tensor, "B N C"],
+        source: Float[Tensor, "B N C"],
+        turn: Rotation,
+        mask: Bool[Tensor, "B N"] | None,
+    ) -> Float[Tensor, "B N C"]:
+        """Attend; points that `mask` marks False are seen by nobody."""
+        q, k, v = (
+            rearrange(linear(x), "b n (m c) -> b m n c", m=self.heads)
+            for linear, x in ((self.query, h), (self.key, source), (self.value, source))
+        )
+        k = rotate(instance_norm(k, mask), turn)
+        z = galerkin_attention(rotate(q, turn), k, instance_norm(v, mask), mask)
+        return self.out(rearrange(z, "b m n c -> b n (m c)"))
+
+
+class EncoderLayer(nn.Module):
+    """Attention among the points and feed-forward network."""
+
+    def __init__(self, config: OFormerConfig) -> None:
+        super().__init__()
+        width = config.width
+        self.norm_attention = nn.LayerNorm(width)
+        self.attention = RotaryAttention(width, config.heads)
+        self.norm_mlp = nn.LayerNorm(width)
+        self.mlp = MLP(width, round(config.mlp_ratio * width), width)
+
+    def forward(
+        self, h: Float[Tensor, "B N C"], turn: Rotation, mask: Bool[Tensor, "B N"] | None
+    ) -> Float[Tensor, "B N C"]:
+        """The two updates; what is added to is normed as well."""
+        h = self.norm_attention(h)
+        h = self.norm_mlp(h + self.attention(h, h, turn, mask))
+        return h + self.mlp(h)
+
+
+class FourierFeatures(nn.Module):
+    """[sin, cos](2π B x) with random B, which is not trained."""
+
+    frequency: Tensor
+
+    def __init__(self, dimension: int, num_features: int, scale: float) -> None:
+        super().__init__()
+        self.register_buffer("frequency", scale * torch.randn(dimension, num_features // 2))
+
+    def forward(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N C"]:
+        """Embed the points."""
+        # A sum and not a matrix product, which autocast would round to less than a turn.
+        angle = 2 * pi * (coords[..., None] * self.frequency).sum(-2)
+        return torch.cat((angle.sin(), angle.cos()), dim=-1)
+
+
+class Decoder(nn.Module):
+    """From the encoding to the outputs at the query points."""
+
+    def __init__(self, config: OFormerConfig, problem: Problem) -> None:
+        super().__init__()
+        width, dimension = config.latent, problem.dimension
+        self.fourier = FourierFeatures(dimension, width, config.fourier_scale)
+        self.embed = MLP(width, width, width)
+        self.attention = RotaryAttention(width, config.heads)
+        self.mlp = MLP(width, round(config.mlp_ratio * width), width)
+        self.propagator = (
+            nn.Sequential(nn.LayerNorm(width), MLP(width, width, width))
+            if problem.time == "rollout"
+            else None
+        )
+        self.norm = nn.LayerNorm(width)
+        self.out = MLP(width, width, problem.num_outputs)
+
+    def forward(
+        self,
+        encoding: Float[Tensor, "B N C"],
+        coords: Float[Tensor, "B N D"],
+        turn: Rotation,
+        mask: Bool[Tensor, "B N"] | None,
+    ) -> Float[Tensor, "B N C_out"]:
+        """Attend to the encoding, step in time where the problem does, read out."""
+        h = self.embed(self.fourier(coords))
+        h = h + self.attention(h, encoding, turn, mask)
+        h = h + self.mlp(h)
+        if self.propagator is not None:
+            h = h + self.propagator(h)
+        return self.out(self.norm(h))
+
+
+class OFormer(Operator):
+    """Operator transformer with rotary Galerkin attention."""
+
+    geometries: ClassVar = ("grid", "mesh", "cloud")
+
+    def __init__(self, config: OFormerConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        width = config.width
+        self.nodes_per_length = problem.num_nodes ** (1 / problem.dimension)
+        self.lift = nn.Linear(problem.dimension + problem.num_inputs, width)
+        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.depth))
+        self.to_latent = nn.Linear(width, config.latent)
+        self.decoder = Decoder(config, problem)
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
+        if mask is not None:
+            if self.problem.geometry != "cloud":
+                raise InputError("a grid or mesh is always whole; masks are for point clouds")
+            # Whatever the padding holds, even infinities, must not reach a product with zero.
+            coords = coords.masked_fill(~mask[..., None], 0)
+            features = features.masked_fill(~mask[..., None], 0)
+        h = self.lift(torch.cat((coords, features), dim=-1))
+        if self.time is not None:
+            h = h + self.time(time)[:, None]
+        turn = rotation(coords, self.config.width, self.nodes_per_length)
+        for layer in self.layers:
+            h = layer(h, turn, mask)
+        turn = rotation(coords, self.config.latent, self.nodes_per_length)
+        return Prediction(self.decoder(self.to_latent(h), coords, turn, mask))
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The matrices of the encoder layers: projections and feed-forward networks."""
+        return [p for p in self.layers.parameters() if p.ndim == 2]

@@ -1,0 +1,193 @@
+"""ONO: Xiao et al., "Improved Operator Learning by Orthogonal Attention", ICML 2024.
+
+Two streams start from one lift, (x, f) = MLP([coordinates, inputs]). A transformer on x finds
+features φ; whitened, these are the eigenfunctions ψ of the kernel that acts on f. Per block:
+
+    x ← x + attention(LN(x)),   x ← x + MLP(LN(x)),   φ = W x
+    C = mean of φ φᵀ = L Lᵀ,    ψ = L⁻¹ φ             so that ⟨ψ_i, ψ_j⟩ = δ_ij
+    f ← f + ψ softplus(μ) ⟨ψ, f⟩
+    f ← MLP(LN(f))                                    in the last block: linear, to the outputs
+
+The inner product ⟨·,·⟩ is the mean over the points of a sample. In training C is the mean over the
+batch. A running mean of it (momentum 0.9; the plain mean of the first ten batches) is used in
+evaluation, where the samples must not know of each other and ψ is orthonormal in the mean over
+the training data. Each process of a distributed training whitens by its own part of the batch.
+
+Deviations: ⟨ψ, f⟩ is a mean where the published code has a sum, so that the size of the update does
+not grow with the resolution; the attention on x is efficient attention (Shen et al. 2021),
+softmax(q) (softmax(k)ᵀ v), for all problems, where the authors take it for Navier–Stokes and
+plasticity but Nyström attention elsewhere, which depends on the order of the points.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count, Positive
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.models.layers.initialisation import start_small
+from cato.models.layers.mlp import MLP
+from cato.models.layers.time import TimeEmbedding
+from cato.problem import Problem
+
+_MOMENTUM = 0.9
+"""Share of the past in the running covariance."""
+
+
+@dataclass(frozen=True)
+class ONOConfig:
+    """Settings of ONO."""
+
+    width: Count = 64
+    """Channels C of either stream."""
+    depth: Count = 4
+    """Number of blocks L."""
+    heads: Count = 4
+    """Attention heads M of the first stream; must divide the width."""
+    num_features: Count = 16
+    """Number of orthonormal features ψ in each block."""
+    mlp_ratio: Positive = 1.0
+    """Hidden width of the block's MLPs, in units of the width."""
+
+
+class EfficientAttention(nn.Module):
+    """W_o softmax(q) (softmax(k)ᵀ v): queries are weights of channels, keys weights of points."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width)
+
+    def forward(
+        self, x: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None = None
+    ) -> Float[Tensor, "B N C"]:
+        """Attend; points that `mask` marks False are seen by nobody."""
+        q, k, v = rearrange(self.qkv(x), "b n (t m c) -> t b m n c", t=3, m=self.heads)
+        if mask is not None:
+            k = k.masked_fill(~mask[:, None, :, None], torch.finfo(k.dtype).min)
+        y = q.softmax(-1) @ (k.softmax(2).transpose(2, 3) @ v)
+        return self.out(rearrange(y, "b m n c -> b n (m c)"))
+
+
+class Whitening(nn.Module):
+    """ψ = L⁻¹ φ with L Lᵀ the covariance of φ, at full precision."""
+
+    covariance: Tensor
+    num_batches: Tensor
+
+    def __init__(self, num_features: int) -> None:
+        super().__init__()
+        self.register_buffer("covariance", torch.eye(num_features))
+        self.register_buffer("num_batches", torch.zeros(()))
+
+    def forward(
+        self, phi: Float[Tensor, "B N E"], weights: Float[Tensor, "#B N 1"]
+    ) -> Float[Tensor, "B N E"]:
+        """Whiten; `weights` say how much each point of a sample counts, and sum to one."""
+        with torch.autocast(phi.device.type, enabled=False):
+            phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
+            covariance = self.covariance.to(phi.dtype)
+            if self.training:
+                covariance = (phi.mT @ (weights * phi)).mean(0)
+                self.remember(covariance.detach())
+            # Rounding makes eigenvalues of this size negative where features depend on each other.
+            size = torch.finfo(phi.dtype).eps * covariance.shape[0] * covariance.trace()
+            identity = torch.eye(covariance.shape[0], dtype=phi.dtype, device=phi.device)
+            factor = torch.linalg.cholesky(covariance + size * identity)
+            return torch.linalg.solve_triangular(factor.mT, phi, upper=True, left=False)
+
+    @torch.no_grad()
+    def remember(self, covariance: Float[Tensor, "E E"]) -> None:
+        """Update the running covariance."""
+        self.num_batches += 1
+        share = (1 / self.num_batches).clamp_min(1 - _MOMENTUM)
+        self.covariance.lerp_(covariance.to(self.covariance.dtype), share)
+
+
+class ONOBlock(nn.Module):
+    """One layer of ONO; `mix` is what f goes through at its end."""
+
+    def __init__(self, config: ONOConfig, mix: nn.Module) -> None:
+        super().__init__()
+        width = config.width
+        self.norm_attention = nn.LayerNorm(width)
+        self.attention = EfficientAttention(width, config.heads)
+        self.norm_mlp = nn.LayerNorm(width)
+        self.mlp = MLP(width, round(config.mlp_ratio * width), width)
+        self.features = nn.Linear(width, config.num_features)
+        self.whitening = Whitening(config.num_features)
+        self.mu = nn.Parameter(torch.zeros(config.num_features))
+        self.norm_mix = nn.LayerNorm(width)
+        self.mix = mix
+
+    def forward(
+        self,
+        x: Float[Tensor, "B N C"],
+        f: Float[Tensor, "B N C"],
+        weights: Float[Tensor, "#B N 1"],
+        mask: Bool[Tensor, "B N"] | None,
+    ) -> tuple[Float[Tensor, "B N C"], Float[Tensor, "B N C_f"]]:
+        """Both streams after this layer."""
+        x = x + self.attention(self.norm_attention(x), mask)
+        x = x + self.mlp(self.norm_mlp(x))
+        psi = self.whitening(self.features(x), weights)
+        f = f + (psi * F.softplus(self.mu)) @ ((weights * psi).mT @ f)
+        return x, self.mix(self.norm_mix(f))
+
+
+class ONO(Operator):
+    """Orthogonal Neural Operator."""
+
+    geometries: ClassVar = ("grid", "mesh", "cloud")
+
+    def __init__(self, config: ONOConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        width = config.width
+        if width % config.heads:
+            raise InputError(
+                f"width must be a multiple of heads; got {width} with {config.heads} heads"
+            )
+        self.lift = MLP(problem.dimension + problem.num_inputs, 2 * width, 2 * width)
+        self.time = TimeEmbedding(width) if problem.has_time else None
+        hidden = round(config.mlp_ratio * width)
+        self.blocks = nn.ModuleList(
+            ONOBlock(config, MLP(width, hidden, width)) for _ in range(config.depth - 1)
+        )
+        self.blocks.append(ONOBlock(config, nn.Linear(width, problem.num_outputs)))
+        self.apply(start_small)
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
+        weights = coords.new_ones(1, coords.shape[1], 1)
+        if mask is not None:
+            # Whatever the padding holds, even infinities, must not reach a product with zero.
+            coords = coords.masked_fill(~mask[..., None], 0)
+            features = features.masked_fill(~mask[..., None], 0)
+            weights = weights * mask[..., None]
+        weights = weights / weights.sum(1, keepdim=True)
+        x, f = self.lift(torch.cat((coords, features), dim=-1)).chunk(2, dim=-1)
+        if self.time is not None:
+            x = x + self.time(time)[:, None]
+        for block in self.blocks:
+            x, f = block(x, f, weights, mask)
+        return Prediction(f)
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The matrices of the blocks but the very last, which maps to the outputs."""
+        head = self.get_parameter(f"blocks.{len(self.blocks) - 1}.mix.weight")
+        return [p for p in self.blocks.parameters() if p.ndim == 2 and p is not head]

@@ -1,0 +1,280 @@
+"""SAOT: Zhou et al., "SAOT: An Enhanced Locality-Aware Spectral Transformer for Solving PDEs",
+AAAI 2026.
+
+The skeleton is Transolver's, h ← h + A(LN(h)), h ← h + MLP(LN(h)), with spectral attention A of two
+branches and a gate:
+
+    F = h + rFFT⁻¹ Ψ(rFFT h)                     Ψ: two-layer complex MLP, the same at all
+                                                 frequencies, block-diagonal in the channels
+    s = BN(stencil(Haar(BN(W_r h))))             C / 2ⁿ channels become C at half resolution
+    W = W_o [h, Haar⁻¹(attention(LN(s)))]        linear attention with features elu + 1
+    g = σ(W_g [F, W]),   A = g F + (1 − g) W     channel by channel
+
+A cloud is one axis of points in their stored order, without the stencil (the size of the published
+model says so). On a cloud SAOT is therefore *not* equivariant to permutations of the points, and
+it cannot skip padding.
+
+Deviations: an odd axis is padded for the Haar transform only, by repeating its last node, where the
+published code pads the input of the network by zeros; the biases of Ψ, the same at all frequencies
+and so a spike at the first node, start at zero; layers before a batch norm have no bias, as it
+would never be felt.
+"""
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Annotated, ClassVar
+
+import torch
+from annotated_types import Ge
+from einops import rearrange
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count, Positive
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.models.layers.initialisation import start_small
+from cato.models.layers.linear_attention import linear_attention
+from cato.models.layers.mlp import MLP
+from cato.models.layers.reference_grid import ReferenceGrid
+from cato.models.layers.stencil import Stencil
+from cato.models.layers.time import TimeEmbedding
+from cato.problem import Problem
+
+
+@dataclass(frozen=True)
+class SAOTConfig:
+    """Settings of SAOT."""
+
+    width: Count = 64
+    """Channels C of the hidden state; a multiple of the heads, and of 4 on two mesh axes."""
+    depth: Count = 4
+    """Number of blocks L."""
+    heads: Count = 8
+    """Blocks of channels in the Fourier branch, and attention heads in the wavelet branch."""
+    mlp_ratio: Positive = 1.0
+    """Hidden width of the block's MLP, in units of the width."""
+    reference_grid: Annotated[int, Ge(0)] = 0
+    """Nodes along each side of a grid on the unit square, the distances to which are fed to the
+    model in place of the coordinates; 0 feeds the coordinates."""
+
+
+def haar(x: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *half C2"]:
+    """Orthonormal Haar transform: sums, then differences, of pairs of nodes along every axis.
+
+    The channels of n axes multiply by 2ⁿ. The last node of an odd axis is repeated.
+    """
+    for axis in range(1, x.ndim - 1):
+        if x.shape[axis] % 2:
+            x = torch.cat((x, x.narrow(axis, -1, 1)), dim=axis)
+        even, odd = x.unflatten(axis, (-1, 2)).unbind(axis + 1)
+        x = torch.cat((even + odd, even - odd), dim=-1) * sqrt(0.5)
+    return x
+
+
+def inverse_haar(
+    x: Float[Tensor, "B *half C2"], shape: tuple[int, ...]
+) -> Float[Tensor, "B *mesh C"]:
+    """Inverse of `haar` on a mesh of `shape`."""
+    for axis in reversed(range(1, x.ndim - 1)):
+        total, difference = x.chunk(2, dim=-1)
+        pairs = torch.stack((total + difference, total - difference), dim=axis + 1) * sqrt(0.5)
+        x = pairs.flatten(axis, axis + 1).narrow(axis, 0, shape[axis - 1])
+    return x
+
+
+class ComplexLinear(nn.Module):
+    """z ↦ z W + b for complex z, W and b, block-diagonal; real and imaginary parts alternate."""
+
+    def __init__(self, num_blocks: int, size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(0.02 * torch.randn(2, num_blocks, size, size))
+        self.bias = nn.Parameter(torch.zeros(num_blocks, 1, 2 * size))
+
+    def forward(self, z: Float[Tensor, "K M S2"]) -> Float[Tensor, "K M S2"]:
+        """Apply the K blocks, each as one real product with (Re W, Im W; −Im W, Re W)."""
+        real, imag = self.weight
+        rows = torch.stack((real, imag), dim=-1), torch.stack((-imag, real), dim=-1)
+        return torch.baddbmm(self.bias, z, torch.stack(rows, dim=2).flatten(3).flatten(1, 2))
+
+
+class FourierBranch(nn.Module):
+    """F = h + rFFT⁻¹ Ψ(rFFT h), at full precision."""
+
+    def __init__(self, width: int, num_blocks: int) -> None:
+        super().__init__()
+        self.num_blocks = num_blocks
+        self.hidden = ComplexLinear(num_blocks, width // num_blocks)
+        self.out = ComplexLinear(num_blocks, width // num_blocks)
+
+    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
+        """Transform, mix the channels of every frequency, transform back."""
+        axes = tuple(range(1, h.ndim - 1))
+        with torch.autocast(h.device.type, enabled=False):
+            h = h.to(torch.promote_types(h.dtype, torch.float32))
+            spectrum = torch.fft.rfftn(h, dim=axes, norm="ortho")
+            z = rearrange(
+                torch.view_as_real(spectrum).flatten(0, -3),
+                "m (k s) p -> k m (s p)",
+                k=self.num_blocks,
+            )
+            z = self.out(F.relu(self.hidden(z)))
+            z = rearrange(z, "k m (s p) -> m (k s) p", p=2).contiguous()
+            spectrum = torch.view_as_complex(z).view_as(spectrum)
+            return h + torch.fft.irfftn(spectrum, s=h.shape[1:-1], dim=axes, norm="ortho")
+
+
+class ChannelNorm(nn.BatchNorm1d):
+    """Batch norm of the last axis."""
+
+    def forward(self, x: Float[Tensor, "*axes C"]) -> Float[Tensor, "*axes C"]:
+        """Normalise by the statistics of the batch in training, by running ones otherwise."""
+        return super().forward(x.reshape(-1, x.shape[-1])).view(x.shape)
+
+
+class Filter(nn.Module):
+    """BN(stencil(s)) of the coefficients on a mesh of two axes."""
+
+    def __init__(self, width: int, periodic: tuple[bool, ...]) -> None:
+        super().__init__()
+        self.stencil = Stencil(width, width, periodic, bias=False)
+        self.norm = ChannelNorm(width)
+
+    def forward(self, s: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H W C"]:
+        """Apply both."""
+        return self.norm(self.stencil(s.movedim(-1, 1)).movedim(1, -1))
+
+
+class WaveletBranch(nn.Module):
+    """W = W_o [h, Haar⁻¹(attention(LN(s)))], attention among Haar coefficients.
+
+    Args:
+        width: Channels C.
+        heads: Attention heads.
+        num_axes: Axes n of the Haar transform.
+        periodic: Which of them are periodic, for the stencil; None for no stencil.
+    """
+
+    def __init__(
+        self, width: int, heads: int, num_axes: int, periodic: tuple[bool, ...] | None
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        reduced = width // 2**num_axes
+        self.reduce = nn.Linear(width, reduced, bias=False)
+        self.norm_reduce = ChannelNorm(reduced)
+        self.filter = nn.Identity() if periodic is None else Filter(width, periodic)
+        self.norm = nn.LayerNorm(width)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width + reduced, width)
+
+    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
+        """Attend on the half resolution and return to the full one."""
+        s = self.filter(haar(self.norm_reduce(self.reduce(h))))
+        qkv = self.qkv(self.norm(s)).flatten(1, -2)
+        q, k, v = rearrange(qkv, "b n (t m c) -> t b m n c", t=3, m=self.heads)
+        s_new = linear_attention(F.elu(q) + 1, F.elu(k) + 1, v)
+        s_new = rearrange(s_new, "b m n c -> b n (m c)").view(s.shape)
+        return self.out(torch.cat((h, inverse_haar(s_new, h.shape[1:-1])), dim=-1))
+
+
+class SpectralAttention(nn.Module):
+    """A = g F + (1 − g) W."""
+
+    def __init__(self, fourier: FourierBranch, wavelet: WaveletBranch, width: int) -> None:
+        super().__init__()
+        self.fourier = fourier
+        self.wavelet = wavelet
+        self.gate = nn.Linear(2 * width, width)
+
+    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
+        """Apply both branches and blend them."""
+        f, w = self.fourier(h), self.wavelet(h)
+        gate = torch.sigmoid(self.gate(torch.cat((f, w), dim=-1)))
+        return gate * f + (1 - gate) * w
+
+
+class SAOTBlock(nn.Module):
+    """One layer of SAOT."""
+
+    def __init__(self, attention: SpectralAttention, mlp: MLP, width: int) -> None:
+        super().__init__()
+        self.norm_attention = nn.LayerNorm(width)
+        self.attention = attention
+        self.norm_mlp = nn.LayerNorm(width)
+        self.mlp = mlp
+
+    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
+        """The two residual updates."""
+        h = h + self.attention(self.norm_attention(h))
+        return h + self.mlp(self.norm_mlp(h))
+
+
+class SAOT(Operator):
+    """Spectral Attention Operator Transformer."""
+
+    geometries: ClassVar = ("grid", "mesh", "cloud")
+    permutation_equivariant: ClassVar = False
+
+    def __init__(self, config: SAOTConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        width, heads, num_axes = config.width, config.heads, len(problem.shape)
+        if problem.geometry != "cloud" and num_axes != 2:
+            raise InputError(
+                f"SAOT works on clouds and on meshes of two axes; {problem.name!r} has {num_axes}"
+            )
+        if width % heads or width % 2**num_axes:
+            raise InputError(
+                f"width must be a multiple of heads and of {2**num_axes}, the wavelets of "
+                f"{num_axes} mesh axes; got {width} with {heads} heads"
+            )
+        size, dimension = config.reference_grid, problem.dimension
+        self.place = ReferenceGrid(size, dimension) if size else nn.Identity()
+        num_places = size**dimension if size else dimension
+        self.lift = MLP(num_places + problem.num_inputs, 2 * width, width)
+        self.time = TimeEmbedding(width) if problem.has_time else None
+        periodic = None if problem.geometry == "cloud" else problem.periodic
+        self.blocks = nn.ModuleList(
+            SAOTBlock(
+                SpectralAttention(
+                    FourierBranch(width, heads),
+                    WaveletBranch(width, heads, num_axes, periodic),
+                    width,
+                ),
+                MLP(width, round(config.mlp_ratio * width), width),
+                width,
+            )
+            for _ in range(config.depth)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, problem.num_outputs)
+        self.apply(start_small)
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator; see `Operator.forward`."""
+        if mask is not None:
+            raise InputError(
+                "SAOT transforms all points as one sequence, so that padding would change the "
+                "others; pass clouds of equal size without a mask, or take another model"
+            )
+        h = self.lift(torch.cat((self.place(coords), features), dim=-1))
+        if self.time is not None:
+            h = h + self.time(time)[:, None]
+        if self.problem.geometry != "cloud":
+            h = h.unflatten(1, shape or self.problem.shape)
+        for block in self.blocks:
+            h = block(h)
+        return Prediction(self.head(self.norm(h)).flatten(1, -2))
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """The matrices of the blocks: projections, gates and MLPs."""
+        return [p for p in self.blocks.parameters() if p.ndim == 2]

@@ -1,0 +1,224 @@
+"""Point clouds on a latent torus (Li et al., Fourier neural operator with learned deformations,
+JMLR 2023): how a network for regular grids reaches points anywhere.
+
+A learned deformation carries the points x, scaled to the unit square, to ξ = x + x · net(x) on the
+torus [0, 1)². The first layer goes from the points to a regular latent grid, the last one back, by
+direct non-uniform Fourier transforms over the N points,
+
+    h(k) = 1/N Σ_n h_n exp(−2πi k·ξ_n),      h_n = Re Σ_k c_k h(k) exp(2πi k·ξ_n),
+
+each with a learned matrix W(k) and a linear map of the positions; c_k = 1 for k₂ = 0 and else 2,
+for the conjugate frequencies that need not be stored.
+
+Deviations: the points are scaled to the unit square by the bounding box of their cloud, so that
+normalised or physical coordinates never wrap around the torus; means and not sums over the points,
+so that N may vary. The shape code, given with the data in the paper, is learned here: the mean over
+the points of a linear map of their features.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Annotated
+
+import torch
+from annotated_types import Ge
+from jaxtyping import Bool, Complex, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count
+from cato.errors import InputError
+from cato.models.layers.channels import ChannelLinear
+from cato.models.layers.spectral import Kept, SpectralConv, kept_modes, spectrum, synthesis
+
+_NUM_OCTAVES = 8
+"""Frequencies π·2^k of the deformation's features."""
+_TINY = 1e-6
+"""Least extent of a cloud; shift of the pole of the angle away from where a point may well lie."""
+
+
+@dataclass(frozen=True)
+class GeoConfig:
+    """How a grid network sees a point cloud; nothing on grids and meshes."""
+
+    latent: tuple[Count, Count] = (48, 48)
+    """Nodes of the latent grid."""
+    modes: tuple[Count, Count] = (12, 12)
+    """Frequencies of the transforms from and to the points; at most half the latent nodes."""
+    hidden: Count = 128
+    """Width of the deformation network."""
+    code: Annotated[int, Ge(0)] = 0
+    """Numbers that tell the deformation the shape of the whole cloud; 0 for none."""
+
+
+def unit_grid(shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "1 D *S"]:
+    """Coordinates i/n of the nodes of a torus, channels first."""
+    axes = [torch.arange(n, dtype=like.dtype, device=like.device) / n for n in shape]
+    return torch.stack(torch.meshgrid(*axes, indexing="ij"))[None]
+
+
+def unit_square(
+    coords: Float[Tensor, "B N 2"], mask: Bool[Tensor, "B N"] | None
+) -> Float[Tensor, "B N 2"]:
+    """Points scaled by the bounding box of their own cloud."""
+    low = high = coords
+    if mask is not None:
+        low = coords.masked_fill(~mask[..., None], torch.inf)
+        high = coords.masked_fill(~mask[..., None], -torch.inf)
+    low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
+    return (coords - low) / (high - low).clamp_min(_TINY)
+
+
+def fourier_basis(
+    points: Float[Tensor, "B N 2"], modes: tuple[int, int]
+) -> Float[Tensor, "B N K_real"]:
+    """Real and imaginary parts, in turn, of exp(−2πi k·ξ) for all kept frequencies k."""
+    rows, columns = (torch.arange(m, dtype=points.dtype, device=points.device) for m in modes)
+    rows = torch.cat((rows, rows - modes[0]))
+    wave_rows, wave_columns = (
+        torch.exp(-2j * torch.pi * x[..., None] * k)
+        for x, k in zip(points.unbind(-1), (rows, columns), strict=True)
+    )
+    return torch.view_as_real(wave_rows[..., :, None] * wave_columns[..., None, :]).flatten(2)
+
+
+def nonuniform_spectrum(
+    h: Float[Tensor, "B C N"],
+    basis: Float[Tensor, "B N K_real"],
+    kept: Kept,
+    mask: Bool[Tensor, "B N"] | None = None,
+) -> Complex[Tensor, "B C K1 K2"]:
+    """h(k) of the module's docstring; points that `mask` marks False do not contribute."""
+    if mask is None:
+        z = h.to(basis.dtype) @ basis / h.shape[-1]
+    else:
+        num_points = mask.sum(1)[:, None, None].clamp_min(1)
+        z = h.to(basis.dtype) * mask[:, None] @ basis / num_points
+    return torch.view_as_complex(z.unflatten(2, (*map(sum, kept), 2)))
+
+
+def nonuniform_synthesis(
+    z: Complex[Tensor, "B C K1 K2"], basis: Float[Tensor, "B N K_real"]
+) -> Float[Tensor, "B C N"]:
+    """h_n of the module's docstring."""
+    z = torch.cat((z[..., :1], 2 * z[..., 1:]), dim=-1)
+    return torch.view_as_real(z).flatten(2) @ basis.transpose(1, 2)
+
+
+class Deformation(nn.Module):
+    """ξ = x + x · net(x) on the unit square.
+
+    The network, three tanh layers and a linear one, sees position, angle and radius about the
+    middle, their sines and cosines at eight octaves, and a code of the whole cloud.
+    """
+
+    def __init__(self, hidden: int, code: int) -> None:
+        super().__init__()
+        num_features = 4 + 2 * 4 * _NUM_OCTAVES
+        self.code = nn.Linear(num_features, code) if code else None
+        sizes = (num_features + code, hidden, hidden, hidden)
+        layers = [
+            layer
+            for num_in, num_out in pairwise(sizes)
+            for layer in (nn.Linear(num_in, num_out), nn.Tanh())
+        ]
+        self.net = nn.Sequential(*layers, nn.Linear(hidden, 2))
+
+    def forward(
+        self, points: Float[Tensor, "B N 2"], mask: Bool[Tensor, "B N"] | None = None
+    ) -> Float[Tensor, "B N 2"]:
+        """Move the points; those that `mask` marks False do not enter the code."""
+        features = self.features(points)
+        if self.code is not None:
+            code = mean_over_points(self.code(features), mask)
+            features = torch.cat((features, code.expand(-1, points.shape[1], -1)), dim=-1)
+        return points + points * self.net(features)
+
+    def features(self, points: Float[Tensor, "B N 2"]) -> Float[Tensor, "B N F"]:
+        """x, y, angle, radius, and their sin and cos at π·2^k."""
+        arm = points - (0.5 + _TINY)
+        angle = torch.atan2(arm[..., 1:], arm[..., :1])
+        radius = torch.linalg.vector_norm(arm, dim=-1, keepdim=True)
+        place = torch.cat((points, angle, radius), dim=-1)
+        octaves = torch.pi * 2 ** torch.arange(_NUM_OCTAVES, device=points.device)
+        waves = (place[..., None] * octaves).flatten(2)
+        return torch.cat((place, waves.sin(), waves.cos()), dim=-1)
+
+
+def mean_over_points(
+    x: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None
+) -> Float[Tensor, "B 1 C"]:
+    """Mean over the points of a cloud, without its padding."""
+    if mask is None:
+        return x.mean(1, keepdim=True)
+    total = (x * mask[..., None]).sum(1, keepdim=True)
+    return total / mask.sum(1)[:, None, None].clamp_min(1)
+
+
+class GeoFrame(nn.Module):
+    """Applies a network for a periodic latent grid to a point cloud.
+
+    Args:
+        width: Channels C of the hidden state.
+        config: Latent grid, modes and deformation.
+    """
+
+    periodic = (True, True)
+
+    def __init__(self, width: int, config: GeoConfig) -> None:
+        super().__init__()
+        if any(2 * m > n for m, n in zip(config.modes, config.latent, strict=True)):
+            raise InputError(
+                f"geo.modes must be at most half of geo.latent; "
+                f"got {config.modes} modes on {config.latent} nodes"
+            )
+        self.config = config
+        self.deformation = Deformation(config.hidden, config.code)
+        self.from_points = SpectralConv(width, width, config.modes)
+        self.from_grid = ChannelLinear(2, width)
+        self.to_points = SpectralConv(width, width, config.modes)
+        self.from_place = ChannelLinear(2, width)
+
+    def forward(
+        self,
+        h: Float[Tensor, "B C N"],
+        network: Callable[[Tensor], Tensor],
+        coords: Float[Tensor, "B N 2"],
+        shape: tuple[int, ...],
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Float[Tensor, "B C N"]:
+        """Points to latent grid, network, latent grid to points; `shape` says nothing here."""
+        place = unit_square(coords, mask)
+        # Angles up to 2π·modes need all their digits, also inside autocast.
+        with torch.autocast(h.device.type, enabled=False):
+            place = place.to(self.from_points.weight.dtype)
+            basis = fourier_basis(self.deformation(place, mask), self.config.modes)
+        x = network(F.gelu(self.encode(h, basis, mask)))
+        return self.decode(x, basis) + self.from_place(place.transpose(1, 2))
+
+    def encode(
+        self,
+        h: Float[Tensor, "B C N"],
+        basis: Float[Tensor, "B N K_real"],
+        mask: Bool[Tensor, "B N"] | None,
+    ) -> Float[Tensor, "B C H W"]:
+        """From the points to the latent grid."""
+        latent, kept = self.config.latent, self.kept
+        with torch.autocast(h.device.type, enabled=False):
+            z = self.from_points.multiply(nonuniform_spectrum(h, basis, kept, mask), kept)
+            grid = unit_grid(latent, basis)
+            return synthesis(z, kept, latent) + self.from_grid(grid)
+
+    def decode(
+        self, x: Float[Tensor, "B C H W"], basis: Float[Tensor, "B N K_real"]
+    ) -> Float[Tensor, "B C N"]:
+        """From the latent grid to the points."""
+        with torch.autocast(x.device.type, enabled=False):
+            z = self.to_points.multiply(spectrum(x.to(basis.dtype), self.kept), self.kept)
+            return nonuniform_synthesis(z, basis)
+
+    @property
+    def kept(self) -> Kept:
+        """The frequencies of the transforms."""
+        return kept_modes(self.config.modes, self.config.latent)

@@ -1,0 +1,137 @@
+"""The frame of networks for regular 2-D grids of channels-first features (the FNO family).
+
+    h = Linear([x, a]) (+ time embedding),    u = W₂ GELU(W₁ body(h) + b₁) + b₂ with 128 channels.
+
+A model writes its `body`, which maps (B, C, H, W) to the same shape for any H and W. On grids and
+meshes the hidden state is padded with zeros past the end of every axis that is not periodic, so
+that a periodic network may forget the far end; on point clouds the body works on the latent grid of
+`cato.models.layers.geo`.
+"""
+
+from abc import abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from cato.config import Count, Fraction
+from cato.errors import InputError
+from cato.models.contract import Operator, Prediction
+from cato.models.layers.channels import ChannelLinear, ChannelMLP
+from cato.models.layers.geo import GeoConfig, GeoFrame
+from cato.models.layers.time import TimeEmbedding
+from cato.problem import Problem
+
+_HEAD_WIDTH = 128
+"""Hidden channels of the projection to the outputs."""
+
+
+@dataclass(frozen=True)
+class GridConfig:
+    """Settings that all grid networks share."""
+
+    width: Count = 64
+    """Channels C of the hidden state."""
+    padding: Fraction = 0.1
+    """Zeros after the end of every axis that is not periodic, in units of its nodes."""
+    geo: GeoConfig = field(default_factory=GeoConfig)
+    """How point clouds are seen."""
+
+
+class MeshFrame(nn.Module):
+    """Applies a network for regular grids to a grid or structured mesh.
+
+    Args:
+        periodic: Which axes close on themselves and are not padded.
+        padding: Zeros after the end of the other axes, in units of their nodes.
+    """
+
+    def __init__(self, periodic: tuple[bool, ...], padding: float) -> None:
+        super().__init__()
+        self.periodic = periodic
+        self.padding = padding
+
+    def forward(
+        self,
+        h: Float[Tensor, "B C N"],
+        network: Callable[[Tensor], Tensor],
+        coords: Float[Tensor, "B N 2"],
+        shape: tuple[int, ...],
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Float[Tensor, "B C N"]:
+        """Nodes to padded grid, network, crop; the positions say nothing here."""
+        if mask is not None:
+            raise InputError("grids and meshes are used whole; masks are for point clouds")
+        height, width = shape
+        rows, columns = (
+            0 if closed else round(self.padding * n)
+            for closed, n in zip(self.periodic, shape, strict=True)
+        )
+        x = network(F.pad(h.unflatten(2, shape), (0, columns, 0, rows)))
+        return x[..., :height, :width].flatten(2)
+
+
+class GridOperator(Operator):
+    """Lift, a network on a regular grid, projection.
+
+    Attributes:
+        periodic: Which axes of the grid that `body` sees close on themselves. Those that do not are
+            padded; a body that convolves in Fourier space need not care.
+    """
+
+    geometries: ClassVar = ("grid", "mesh", "cloud")
+
+    def __init__(self, config: Any, problem: Problem) -> None:
+        super().__init__(config, problem)
+        if problem.dimension != 2:
+            raise InputError(
+                f"{type(self).__name__} works in two dimensions; "
+                f"problem {problem.name!r} has {problem.dimension}. Choose a model for points"
+            )
+        self.lift = ChannelLinear(2 + problem.num_inputs, config.width)
+        self.time = TimeEmbedding(config.width) if problem.has_time else None
+        self.frame: GeoFrame | MeshFrame
+        if problem.geometry == "cloud":
+            self.frame = GeoFrame(config.width, config.geo)
+        else:
+            self.frame = MeshFrame(problem.periodic, config.padding)
+        self.project = ChannelMLP(config.width, _HEAD_WIDTH, problem.num_outputs)
+
+    @property
+    def periodic(self) -> tuple[bool, ...]:
+        """See the class."""
+        return self.frame.periodic
+
+    @abstractmethod
+    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """The network on the grid."""
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        *,
+        time: Float[Tensor, " B"] | None = None,
+        shape: tuple[int, ...] | None = None,
+        mask: Bool[Tensor, "B N"] | None = None,
+    ) -> Prediction:
+        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
+        if mask is not None:
+            # Whatever the padding holds, even infinities, must not reach a product with zero.
+            coords = coords.masked_fill(~mask[..., None], 0)
+            features = features.masked_fill(~mask[..., None], 0)
+        h = self.lift(torch.cat((coords, features), dim=-1).transpose(1, 2))
+        if self.time is not None:
+            h = h + self.time(time)[..., None]
+        h = self.frame(h, self.body, coords, shape or self.problem.shape, mask)
+        return Prediction(self.project(h).transpose(1, 2))
+
+    def hidden_matrices(self) -> list[nn.Parameter]:
+        """All matrices but those of the lift, time, frame and projection."""
+        outer = (self.lift, self.time, self.frame, self.project)
+        taken = {id(p) for module in outer if module is not None for p in module.parameters()}
+        return [p for p in self.parameters() if p.ndim == 2 and id(p) not in taken]

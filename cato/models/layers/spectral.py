@@ -1,0 +1,141 @@
+"""Convolutions whose kernel is learned in Fourier space (Li et al., Fourier neural operator, 2021).
+
+With F the discrete Fourier transform over the mesh axes and W(k) a complex matrix for each of the
+lowest frequencies k,
+
+    (K x)(k) = F⁻¹[W(k) F[x](k)],        W(k) = 0 for all other k.
+
+An axis of n nodes has the frequencies 0 … ⌈n/2⌉−1 and −⌊n/2⌋ … −1; a convolution with m modes
+keeps the first m of the former and the last m of the latter. Inputs are real, so the last axis
+needs no negative ones. A mesh that has fewer frequencies uses the lowest weights: none is counted
+twice. Transforms are divided by the number of nodes on the way in, so that a spectrum belongs to a
+function and not to a mesh, and can be read out on a mesh of any other size.
+
+The axes are transformed one by one and cut in between, which saves most of the work of `rfftn`.
+All of it runs in the precision of the weights, also inside autocast.
+"""
+
+from math import sqrt
+
+import torch
+from jaxtyping import Complex, Float
+from torch import Tensor, nn
+
+from cato.models.layers.channels import ChannelLinear
+
+Kept = tuple[tuple[int, int], ...]
+"""For each mesh axis, how many non-negative and how many negative frequencies are kept."""
+
+
+def kept_modes(modes: tuple[int, ...], *shapes: tuple[int, ...]) -> Kept:
+    """The frequencies below `modes` that all the given meshes have."""
+    sizes = [min(sizes) for sizes in zip(*shapes, strict=True)]
+    ranges = [(min(m, (n + 1) // 2), min(m, n // 2)) for m, n in zip(modes, sizes, strict=True)]
+    return (*ranges[:-1], (ranges[-1][0], 0))
+
+
+def _cut(x: Tensor, axis: int, kept: tuple[int, int]) -> Tensor:
+    """The first and the last entries of an axis, as many as kept says."""
+    num_first, num_last = kept
+    size = x.shape[axis]
+    if num_first + num_last == size:
+        return x
+    first = x.narrow(axis, 0, num_first)
+    return torch.cat((first, x.narrow(axis, size - num_last, num_last)), axis)
+
+
+def _spread(x: Tensor, axis: int, kept: tuple[int, int], size: int) -> Tensor:
+    """Inverse of `_cut`: zeros in between make the axis `size` long."""
+    first, last = x.split(kept, axis)
+    num_zeros = size - x.shape[axis]
+    zeros = x.new_zeros((*x.shape[:axis], num_zeros, *x.shape[axis + 1 :]))
+    return torch.cat((first, zeros, last), axis)
+
+
+def spectrum(x: Float[Tensor, "B C *S"], kept: Kept) -> Complex[Tensor, "B C *K"]:
+    """The kept part of the Fourier transform over the mesh axes, divided by the number of nodes."""
+    z = _cut(torch.fft.rfft(x, norm="forward"), x.ndim - 1, kept[-1])
+    for axis, ends in enumerate(kept[:-1], start=2):
+        z = _cut(torch.fft.fft(z, dim=axis, norm="forward"), axis, ends)
+    return z
+
+
+def synthesis(
+    z: Complex[Tensor, "B C *K"], kept: Kept, shape: tuple[int, ...]
+) -> Float[Tensor, "B C *S"]:
+    """The real function with spectrum `z`, on a mesh of the given shape."""
+    for axis, ends in enumerate(kept[:-1], start=2):
+        wide = _spread(z, axis, ends, shape[axis - 2])
+        z = torch.fft.ifft(wide, dim=axis, norm="forward")
+    return torch.fft.irfft(z, n=shape[-1], norm="forward")
+
+
+def resample(x: Float[Tensor, "B C *S"], shape: tuple[int, ...]) -> Float[Tensor, "B C *T"]:
+    """The same trigonometric polynomial on another mesh of the same torus.
+
+    Along an axis that changes, an even number of nodes loses its highest frequency, which the nodes
+    cannot tell from its conjugate.
+    """
+    with torch.autocast(x.device.type, enabled=False):
+        x = x.to(torch.promote_types(x.dtype, torch.float32))
+        for axis, size in enumerate(shape, start=2):
+            if x.shape[axis] != size:
+                num_kept = (min(size, x.shape[axis]) + 1) // 2
+                z = torch.fft.rfft(x, dim=axis, norm="forward").narrow(axis, 0, num_kept)
+                x = torch.fft.irfft(z, n=size, dim=axis, norm="forward")
+        return x
+
+
+class SpectralConv(nn.Module):
+    """The convolution K of the module's docstring, on 1 to 3 mesh axes.
+
+    Args:
+        num_in: Channels that come in.
+        num_out: Channels that go out.
+        modes: Frequencies m kept along each mesh axis, on either side of zero.
+    """
+
+    def __init__(self, num_in: int, num_out: int, modes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.modes = modes
+        rows = (*(2 * m for m in modes[:-1]), modes[-1])
+        # Real and imaginary parts, because optimisers and files of weights know real numbers only.
+        # Together their variance is 2 / (C_in + C_out), which keeps the size of what is kept.
+        scale = 1 / sqrt(num_in + num_out)
+        self.weight = nn.Parameter(scale * torch.randn(*rows, num_in, num_out, 2))
+
+    def forward(
+        self, x: Float[Tensor, "B C_in *S"], shape: tuple[int, ...] | None = None
+    ) -> Float[Tensor, "B C_out *T"]:
+        """Convolve; the result is read out on a mesh of the given shape, by default that of `x`."""
+        shape = shape or tuple(x.shape[2:])
+        kept = kept_modes(self.modes, tuple(x.shape[2:]), shape)
+        with torch.autocast(x.device.type, enabled=False):
+            z = spectrum(x.to(self.weight.dtype), kept)
+            return synthesis(self.multiply(z, kept), kept, shape)
+
+    def multiply(
+        self, z: Complex[Tensor, "B C_in *K"], kept: Kept
+    ) -> Complex[Tensor, "B C_out *K"]:
+        """W(k) z(k) for the kept frequencies."""
+        weight = torch.view_as_complex(self.weight)
+        for axis, ends in enumerate(kept):
+            weight = _cut(weight, axis, ends)
+        out = z.flatten(2).permute(2, 0, 1) @ weight.flatten(0, -3)
+        return out.permute(1, 2, 0).unflatten(2, z.shape[2:])
+
+
+class FourierLayer(nn.Module):
+    """K x + W x + b: a spectral convolution and a linear map of the channels, without activation.
+
+    Arguments as for `SpectralConv`.
+    """
+
+    def __init__(self, num_in: int, num_out: int, modes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.spectral = SpectralConv(num_in, num_out, modes)
+        self.pointwise = ChannelLinear(num_in, num_out)
+
+    def forward(self, x: Float[Tensor, "B C_in *S"]) -> Float[Tensor, "B C_out *S"]:
+        """Apply both and add."""
+        return self.spectral(x) + self.pointwise(x)
