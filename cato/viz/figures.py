@@ -1,155 +1,171 @@
-"""The figures of a run: training curve, error distribution, samples, chart."""
+"""Pictures of samples: `sample_figure` with a surrogate's answer, `data_figure` without.
 
-from typing import Any
+What is drawn follows from the problem. Steady ones: input, truth, prediction and error of every
+output, here. Problems in time: strips of frames, in `cato.viz.strips`. Outputs that are positions
+and displacements: deformed meshes, in `cato.viz.deformed`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from cato.data.dataset import Dataset
-from cato.physics import gradient, inverse_metric
 from cato.surrogate import Surrogate
-from cato.viz.fields import DIVERGING, ERROR, draw_field
+from cato.viz.cases import Case, case_of
+from cato.viz.chart import chart_figure
+from cato.viz.curves import error_histogram, frame_error_curve, training_curve
+from cato.viz.deformed import deformed_data, deformed_sample
+from cato.viz.fields import (
+    ERROR,
+    SEQUENTIAL,
+    colour_bar,
+    draw_field,
+    draw_nodes,
+    error_limits,
+    hide_empty,
+    new_figure,
+    panel_height,
+    value_limits,
+)
+from cato.viz.strips import strip_data, strip_sample
+from cato.viz.views import is_deformed
 
-MAX_CHART_LINES = 22
-"""Grid lines drawn along each axis of a chart."""
+__all__ = [
+    "chart_figure",
+    "data_figure",
+    "error_histogram",
+    "frame_error_curve",
+    "sample_figure",
+    "training_curve",
+]
 
-
-def training_curve(log: list[dict[str, Any]]) -> Figure:
-    """Training loss terms and validation error against the epoch, and the learning rate."""
-    figure, (left, right) = _subplots(1, 2, (8.0, 3.0))
-    epochs = [line["epoch"] for line in log]
-    left.semilogy(epochs, [line["value"] for line in log], ".-", label="training")
-    left.semilogy(epochs, [line["validation"] for line in log], ".-", label="validation")
-    left.set(xlabel="epoch", ylabel="relative L2 error")
-    left.legend(frameon=False)
-    right.plot(epochs, [line["learning_rate"] for line in log], ".-", color="tab:gray")
-    right.set(xlabel="epoch", ylabel="learning rate at the epoch's end")
-    right.ticklabel_format(axis="y", scilimits=(-3, 3))
-    return figure
-
-
-def error_histogram(errors: np.ndarray, mean_predictor: float | None) -> Figure:
-    """Distribution of the relative error over the samples."""
-    figure, (axes,) = _subplots(1, 1, (5.0, 3.0))
-    axes.hist(100 * errors, bins=min(30, max(5, len(errors) // 5)), color="tab:blue", alpha=0.8)
-    mean = 100 * errors.mean()
-    axes.axvline(mean, color="black", label=f"mean {mean:.2f} %")
-    if mean_predictor is not None:
-        axes.plot([], [], " ", label=f"training mean as answer: {100 * mean_predictor:.1f} %")
-    axes.set(xlabel="relative L2 error of a sample (%)", ylabel="samples")
-    axes.legend(frameon=False)
-    return figure
+MAX_INPUTS = 4
+"""Input channels shown."""
 
 
 def sample_figure(surrogate: Surrogate, data: Dataset, index: int, title: str = "") -> Figure:
-    """One sample: inputs, then for every output truth, prediction, error and, on meshes, gradients.
+    """One sample: inputs, and truth, prediction and error of every output."""
+    case = case_of(data, index, surrogate)
+    if is_deformed(data.problem):
+        return deformed_sample(case, title)
+    if data.problem.time != "steady":
+        return strip_sample(case, title)
+    return _steady_sample(case, title)
 
-    Of problems in time the last frame is shown.
+
+def data_figure(data: Dataset, indices: Sequence[int] = (0, 1, 2), title: str = "") -> Figure:
+    """Some samples of a data set, inputs and outputs, without any surrogate.
+
+    Steady samples stand side by side, those in time below each other.
     """
-    problem = data.problem
-    batch = data.batch([index])
-    coords = batch.coords[0].numpy()
-    solution = solve_one(surrogate, data, index)
-    truth = batch.targets[0]
-    if problem.time != "steady":
-        solution, truth = solution[-1], truth[-1]
-    panels: list[tuple[str, np.ndarray, dict[str, Any]]] = []
-    if problem.num_inputs:
-        newest = problem.num_inputs - 1 if problem.time == "rollout" else 0
-        panels.append((f"input {problem.inputs[newest]}", batch.inputs[0, :, newest].numpy(), {}))
-    for channel, name in enumerate(problem.outputs):
-        true, predicted = truth[:, channel].numpy(), solution[:, channel].numpy()
-        limits = {"vmin": true.min(), "vmax": true.max()}
-        panels += [
-            (f"{name}, solver", true, limits),
-            (f"{name}, surrogate", predicted, limits),
-            ("error", predicted - true, _symmetric(predicted - true)),
-        ]
-        if channel == 0:
-            panels += _flux_panels(surrogate, data, index)
-    per_row = min(len(panels), 6)
-    rows = -(-len(panels) // per_row)
-    figure, axes = _subplots(rows, per_row, (2.55 * per_row, 2.45 * rows + 0.3))
-    for panel, (label, values, style) in zip(axes[: len(panels)], panels, strict=True):
-        draw_field(panel, problem, coords, values, label, **style)
-    for unused in axes[len(panels) :]:
-        unused.set_visible(False)
-    figure.suptitle(title, fontsize=10)
+    cases = [case_of(data, index) for index in indices]
+    if is_deformed(data.problem):
+        return deformed_data(cases, title)
+    if data.problem.time != "steady":
+        return strip_data(cases, title)
+    return _steady_data(cases, title)
+
+
+class Row(NamedTuple):
+    """A field (N,) and its prediction, side by side."""
+
+    name: str
+    answer_name: str
+    truth: np.ndarray
+    answer: np.ndarray
+    cmap: str = SEQUENTIAL
+
+
+def _steady_sample(case: Case, title: str) -> Figure:
+    """Left the inputs; right a row of truth, prediction and error for each output."""
+    problem = case.problem
+    rows = _steady_rows(case)
+    num_inputs = max(1, min(problem.num_inputs, MAX_INPUTS))
+    num_rows = max(len(rows), num_inputs)
+    height = panel_height(problem, case.coords, 2.45) + 0.35
+    figure, axes = new_figure(num_rows, 4, (11.6, num_rows * height + 0.3), title)
+    for channel in range(num_inputs):
+        _draw_input(axes[channel, 0], case, channel)
+    for panels, row in zip(axes[:, 1:], rows, strict=False):
+        _draw_row(panels, case, row)
+    hide_empty(axes)
     return figure
 
 
-def _flux_panels(
-    surrogate: Surrogate, data: Dataset, index: int
-) -> list[tuple[str, np.ndarray, dict[str, Any]]]:
-    """|∇u| of the first output, from the solver's solution and from the model's flux head."""
-    problem = data.problem
-    if problem.time != "steady" or problem.geometry == "cloud":
-        return []
-    batch = data.batch([index])
-    metric = inverse_metric(batch.coords[0], problem.shape, problem.periodic, problem.period)
-    true = gradient(batch.targets, metric, problem.shape, problem.periodic)[0, :, 0].norm(dim=-1)
-    limits = {"vmin": 0.0, "vmax": float(true.max()), "cmap": ERROR}
-    name = problem.outputs[0]
-    panels = [(f"|∇{name}|, solver", true.numpy(), limits)]
-    with torch.no_grad():
-        flux = surrogate(*_on_device(surrogate, data, index), shape=problem.shape).flux
-    if flux is not None:
-        panels.append(("|q|, flux head", flux[0, :, 0].norm(dim=-1).cpu().numpy(), limits))
-    return panels
+def _steady_rows(case: Case) -> list[Row]:
+    """All outputs, and after the first one, on meshes, the size of its gradient."""
+    assert case.prediction is not None
+    outputs = case.problem.outputs
+    rows = [
+        Row(f"{name}, truth", f"{name}, prediction", truth, answer)
+        for name, truth, answer in zip(outputs, case.truth[0].T, case.prediction[0].T, strict=True)
+    ]
+    if case.slopes is not None:
+        name = f"|∇{outputs[0]}|"
+        answer = "|q|, flux head" if case.slopes.is_flux else f"{name}, prediction"
+        rows.insert(
+            1, Row(f"{name}, truth", answer, case.slopes.truth, case.slopes.prediction, ERROR)
+        )
+    return rows
 
 
-def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure | None:
-    """The physical grid of a sample beside the learned chart; None for models without a chart."""
-    chart = getattr(surrogate.model, "chart", None)
-    if chart is None or data.problem.dimension != 2:
-        return None
-    coords = data.batch([index]).coords
-    with torch.no_grad():
-        zeta = chart(surrogate.normaliser.encode_coords(coords.to(surrogate.device)))[0]
-    figure, (left, right) = _subplots(1, 2, (8.0, 3.9))
-    _draw_grid(left, coords[0].numpy(), data, "physical grid", ("x", "y"))
-    _draw_grid(right, zeta.cpu().numpy(), data, "learned chart", ("ξ", "η"))
+def _draw_row(panels: np.ndarray, case: Case, row: Row) -> None:
+    """Truth and prediction on one scale, and the error."""
+    problem, coords = case.problem, case.coords
+    left, middle, right = panels
+    if problem.dimension == 1:
+        middle.sharey(left)
+    limits = value_limits(problem, coords, row.truth) | {"cmap": row.cmap}
+    draw_field(left, problem, coords, row.truth, row.name, **limits)
+    picture = draw_field(middle, problem, coords, row.answer, row.answer_name, **limits)
+    colour_bar(picture, [left, middle])
+    error = row.answer - row.truth
+    scale = error_limits(problem, coords, error)
+    colour_bar(draw_field(right, problem, coords, error, "error", **scale), [right])
+
+
+def _draw_input(axes: Axes, case: Case, channel: int) -> None:
+    """An input channel, or the nodes where there is none."""
+    problem = case.problem
+    if not problem.num_inputs:
+        name = "points" if problem.geometry == "cloud" else "mesh"
+        draw_nodes(axes, problem, case.coords, f"input: {name}")
+        return
+    values = case.inputs[:, channel]
+    limits = value_limits(problem, case.coords, values)
+    title = f"input {problem.inputs[channel]}"
+    colour_bar(draw_field(axes, problem, case.coords, values, title, **limits), [axes])
+
+
+def _steady_data(cases: list[Case], title: str) -> Figure:
+    """A column for each sample, a row for each channel with one colour scale."""
+    problem = cases[0].problem
+    num_inputs = max(1, min(problem.num_inputs, MAX_INPUTS))
+    num_rows = num_inputs + problem.num_outputs
+    width = min(2.8, 11.4 / len(cases))
+    height = panel_height(problem, cases[0].coords, width - 0.3) + 0.2
+    size = (width * len(cases) + 0.6, num_rows * height + 0.3)
+    figure, axes = new_figure(num_rows, len(cases), size, title)
+    channels = [(name, [c.inputs[:, i] for c in cases]) for i, name in enumerate(problem.inputs)]
+    channels = channels[:num_inputs]
+    channels += [(n, [c.truth[0, :, i] for c in cases]) for i, n in enumerate(problem.outputs)]
+    for panels, (name, fields) in zip(axes[-len(channels) :], channels, strict=True):
+        limits = _common_limits(cases, fields)
+        for panel, case, field in zip(panels, cases, fields, strict=True):
+            picture = draw_field(panel, problem, case.coords, field, **limits)
+        colour_bar(picture, list(panels))
+        panels[0].set_ylabel(name, fontsize=9)
+    if not problem.num_inputs:
+        for panel, case in zip(axes[0], cases, strict=True):
+            draw_nodes(panel, problem, case.coords)
+        axes[0, 0].set_ylabel("points" if problem.geometry == "cloud" else "mesh", fontsize=9)
     return figure
 
 
-def _draw_grid(
-    axes: Axes, nodes: np.ndarray, data: Dataset, title: str, labels: tuple[str, str]
-) -> None:
-    axes.set_title(title, fontsize=10)
-    axes.set_xlabel(labels[0])
-    axes.set_ylabel(labels[1])
-    if data.problem.geometry == "cloud":
-        x = data.batch([0]).coords[0, :, 0].numpy()
-        axes.scatter(nodes[:, 0], nodes[:, 1], c=x, s=5)
-    else:
-        on_mesh = nodes.reshape(*data.problem.shape, 2)
-        for axis, colour in ((0, "tab:blue"), (1, "tab:orange")):
-            lines = np.moveaxis(on_mesh, axis, 0)
-            for line in lines[:: max(1, len(lines) // MAX_CHART_LINES)]:
-                axes.plot(*line.T, color=colour, linewidth=0.7)
-
-
-def solve_one(surrogate: Surrogate, data: Dataset, index: int) -> torch.Tensor:
-    """The surrogate's solution of one sample."""
-    with torch.no_grad():
-        solution = surrogate.solve(*_on_device(surrogate, data, index), shape=data.problem.shape)
-    return solution[0].cpu()
-
-
-def _on_device(surrogate: Surrogate, data: Dataset, index: int) -> tuple[torch.Tensor, ...]:
-    batch = data.batch([index])
-    return batch.coords.to(surrogate.device), batch.inputs.to(surrogate.device)
-
-
-def _symmetric(error: np.ndarray) -> dict[str, Any]:
-    size = float(np.abs(error).max()) or 1.0
-    return {"vmin": -size, "vmax": size, "cmap": DIVERGING}
-
-
-def _subplots(rows: int, columns: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
-    # Not through pyplot, which keeps every figure alive.
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False)
-    return figure, list(axes.flat)
+def _common_limits(cases: list[Case], fields: list[np.ndarray]) -> dict[str, Any]:
+    """Colour limits that hold for a field of every case."""
+    each = [value_limits(c.problem, c.coords, f) for c, f in zip(cases, fields, strict=True)]
+    return {"vmin": min(e["vmin"] for e in each), "vmax": max(e["vmax"] for e in each)}

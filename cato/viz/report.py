@@ -14,11 +14,18 @@ from cato.data.benchmarks import get_benchmark
 from cato.data.dataset import Dataset
 from cato.files import atomic_write
 from cato.models.registry import model_entry
+from cato.problem import Problem
 from cato.surrogate import Surrogate
 from cato.training.evaluate import Evaluation, evaluate_run
 from cato.training.run import Run
 from cato.training.weights import load_splits, load_surrogate
-from cato.viz.figures import chart_figure, error_histogram, sample_figure, training_curve
+from cato.viz.figures import (
+    chart_figure,
+    error_histogram,
+    frame_error_curve,
+    sample_figure,
+    training_curve,
+)
 
 PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -72,11 +79,10 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     benchmark = get_benchmark(run.config.benchmark)
     model = model_entry(run.config.model_name)
     album = Album(run.folder / "figures")
-    histogram = error_histogram(evaluation.errors.numpy(), figures["mean_predictor"])
     sections = [
         _section("What was trained", f"<p>{escape(benchmark.description)}</p>" + _setup(run)),
         _section("Training", album.add("training", training_curve(run.log()))),
-        _section("Errors on the test split", _errors(figures) + album.add("errors", histogram)),
+        _section("Errors on the test split", _errors(figures, test.problem, evaluation, album)),
         _section("Samples", _samples(surrogate, test, evaluation, album)),
     ]
     chart = chart_figure(surrogate, test)
@@ -122,7 +128,8 @@ def _setup(run: Run) -> str:
     return _table(rows) + _details("all settings", json.dumps(settings, indent=2))
 
 
-def _errors(figures: dict[str, Any]) -> str:
+def _errors(figures: dict[str, Any], problem: Problem, evaluation: Evaluation, album: Album) -> str:
+    """A table, the distribution and, for problems in time, the error of each frame."""
     percent = {
         "mean": figures["relative_l2"],
         "median": figures["median"],
@@ -130,7 +137,13 @@ def _errors(figures: dict[str, Any]) -> str:
         "worst": figures["worst"],
         "answering the training mean": figures["mean_predictor"],
     }
-    return _table({k: f"{100 * v:.2f} %" for k, v in percent.items() if v is not None})
+    table = _table({k: f"{100 * v:.2f} %" for k, v in percent.items() if v is not None})
+    histogram = error_histogram(evaluation.errors.numpy(), figures["mean_predictor"])
+    body = table + album.add("errors", histogram)
+    if evaluation.frame_errors is not None:
+        curve = frame_error_curve(problem, evaluation.frame_errors.numpy())
+        body += album.add("frame-errors", curve)
+    return body
 
 
 def _samples(surrogate: Surrogate, test: Dataset, evaluation: Evaluation, album: Album) -> str:
