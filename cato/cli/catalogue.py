@@ -3,29 +3,20 @@
 from dataclasses import fields
 from typing import Any
 
-from cato.models.registry import MODELS, ModelEntry, build_model, model_entry
-from cato.problem import Problem
-
-_REFERENCE_PROBLEMS = {
-    "grid": Problem("darcy", "grid", (85, 85), ("a",), ("u",)),
-    "cloud": Problem("elasticity", "cloud", (972,), (), ("stress",)),
-}
-"""Models are counted at the paper's Darcy setting, those for clouds at its Elasticity setting."""
-
-_PAPER_SETTINGS: dict[str, dict[str, Any]] = {
-    "cato": {"width": 96, "depth": 8, "heads": 8},
-    "cato_pc": {"width": 144, "depth": 8, "heads": 8},
-}
+from cato.config import to_dict
+from cato.data.benchmarks import BENCHMARKS, get_benchmark
+from cato.models.registry import MODELS, build_model, model_entry
+from cato.training.config import recipe
 
 
 def model_table() -> list[dict[str, Any]]:
-    """One row for each model."""
+    """One row for each model; sizes are those of the paper's settings."""
     return [
         {
             "name": name,
             "family": entry.family,
             "geometry": ", ".join(entry.operator.geometries),
-            "parameters": _num_parameters(name, entry),
+            "parameters": num_parameters(name, counted_on(name)),
             "reference": entry.reference,
         }
         for name, entry in MODELS.items()
@@ -33,15 +24,36 @@ def model_table() -> list[dict[str, Any]]:
 
 
 def model_card(name: str) -> dict[str, Any]:
-    """One model with its settings and their defaults."""
+    """One model: what it is, its settings on each benchmark of the paper, and their defaults."""
     entry = model_entry(name)
     row = next(row for row in model_table() if row["name"] == name)
-    settings = {f"--model.{f.name.replace('_', '-')}": f.default for f in fields(entry.config)}
-    return {"title": entry.title, **row, **settings}
+    settings = {
+        f"--model.{field.name.replace('_', '-')}": value
+        for field, value in zip(fields(entry.config), to_dict(entry.config()).values(), strict=True)
+    }
+    return {
+        "title": entry.title,
+        **row,
+        "parameters_counted_on": f"{counted_on(name)}, paper",
+        "runs_on": ", ".join(benchmarks_of(name)),
+        "not_on_clouds_because": entry.operator.why_not_cloud or None,
+        **settings,
+    }
 
 
-def _num_parameters(name: str, entry: ModelEntry) -> int:
-    geometry = "grid" if "grid" in entry.operator.geometries else "cloud"
-    config = entry.config(**_PAPER_SETTINGS.get(name, {}))
-    model = build_model(name, config, _REFERENCE_PROBLEMS[geometry])
+def benchmarks_of(name: str) -> list[str]:
+    """The benchmarks that a model can be trained on."""
+    geometries = model_entry(name).operator.geometries
+    return [b for b in BENCHMARKS if get_benchmark(b).problem("paper").geometry in geometries]
+
+
+def counted_on(name: str) -> str:
+    """The benchmark at whose paper setting a model is counted: Darcy, for clouds Elasticity."""
+    return "darcy" if "grid" in model_entry(name).operator.geometries else "elasticity"
+
+
+def num_parameters(name: str, benchmark: str) -> int:
+    """Size of a model at its paper setting for a benchmark."""
+    problem = get_benchmark(benchmark).problem("paper")
+    model = build_model(name, recipe(benchmark, "paper", name).model, problem)
     return sum(p.numel() for p in model.parameters())

@@ -219,7 +219,7 @@ class Models:
 
     def run(self) -> None:
         """List or show."""
-        from cato.models.catalogue import model_card, model_table
+        from cato.cli.catalogue import model_card, model_table
 
         if self.name:
             show(self.name, model_card(self.name), self.json)

@@ -1,6 +1,6 @@
 """The settings of a run, and the recipes that fill them in.
 
-A recipe is a small TOML file per benchmark with a table for each scale, which says only what differs
+A recipe is a small TOML file per benchmark with a table for each scale. It says only what differs
 from the defaults: `all.train` and `all.loss` for every model, `NAME.model`, `NAME.loss` and
 `NAME.train` for one.
 """

@@ -8,7 +8,7 @@ from safetensors.torch import load_file, save_file
 
 from cato.config import from_dict, to_dict
 from cato.errors import InputError
-from cato.models.catalogue import model_table
+from cato.cli.catalogue import model_table
 from cato.models.registry import MODELS, build_model
 from cato.problem import Problem
 

@@ -19,6 +19,7 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.spectral import spectrum, synthesis
 from cato.problem import Problem
 
 
@@ -53,13 +54,13 @@ class AxisSpectralConv(nn.Module):
         """Convolve along the axis, in the precision of the weights also inside autocast."""
         size = x.shape[self.axis]
         num_kept = min(len(self.weight), (size + 1) // 2)
+        kept = ((num_kept, 0),)
         with torch.autocast(x.device.type, enabled=False):
-            z = torch.fft.rfft(x.to(self.weight.dtype), dim=self.axis, norm="ortho")
-            z = z.narrow(self.axis, 0, num_kept).movedim((self.axis, 1), (0, -1))
+            z = spectrum(x.to(self.weight.dtype).transpose(self.axis, -1), kept)
             weight = torch.view_as_complex(self.weight[:num_kept])
-            z = (z.flatten(1, 2) @ weight).unflatten(1, z.shape[1:3])
-            z = z.movedim((0, -1), (self.axis, 1))
-            return torch.fft.irfft(z, n=size, dim=self.axis, norm="ortho")
+            product = z.permute(3, 0, 2, 1).flatten(1, 2) @ weight
+            z = product.unflatten(1, (len(x), -1)).permute(1, 3, 2, 0)
+            return synthesis(z, kept, (size,)).transpose(self.axis, -1)
 
 
 class NormedLinear(nn.Module):

@@ -11,8 +11,9 @@ needs no negative ones. A mesh that has fewer frequencies uses the lowest weight
 twice. Transforms are divided by the number of nodes on the way in, so that a spectrum belongs to a
 function and not to a mesh, and can be read out on a mesh of any other size.
 
-The axes are transformed one by one and cut in between, which saves most of the work of `rfftn`.
-All of it runs in the precision of the weights, also inside autocast.
+Only a few frequencies are kept, so the transforms are products with the matrices of their waves,
+one axis after the other: on CPUs at least as fast as an FFT forth and back, four times as fast on
+lengths that FFTs do not like. All runs in the precision of the weights, also inside autocast.
 """
 
 from math import sqrt
@@ -44,30 +45,43 @@ def _cut(x: Tensor, axis: int, kept: tuple[int, int]) -> Tensor:
     return torch.cat((first, x.narrow(axis, size - num_last, num_last)), axis)
 
 
-def _spread(x: Tensor, axis: int, kept: tuple[int, int], size: int) -> Tensor:
-    """Inverse of `_cut`: zeros in between make the axis `size` long."""
-    first, last = x.split(kept, axis)
-    num_zeros = size - x.shape[axis]
-    zeros = x.new_zeros((*x.shape[:axis], num_zeros, *x.shape[axis + 1 :]))
-    return torch.cat((first, zeros, last), axis)
+def waves(size: int, kept: tuple[int, int], like: Tensor) -> Complex[Tensor, "K n"]:
+    """exp(2πi k j / n) for the kept frequencies k of an axis with n nodes j."""
+    num_first, num_last = kept
+    k = torch.arange(-num_last, num_first, device=like.device).roll(num_first)
+    j = torch.arange(size, device=like.device)
+    # Whole turns are dropped while the numbers are integers, which keeps all digits.
+    angle = (torch.outer(k, j) % size).to(like.dtype) * (2 * torch.pi / size)
+    return torch.complex(angle.cos(), angle.sin())
+
+
+def real_waves(size: int, num_kept: int, like: Tensor) -> Float[Tensor, "K2 n"]:
+    """cos(2πkj/n) and −sin(2πkj/n) in turn for k = 0 … num_kept − 1: for real functions."""
+    wave = waves(size, (num_kept, 0), like)
+    return torch.stack((wave.real, -wave.imag), dim=1).flatten(0, 1)
 
 
 def spectrum(x: Float[Tensor, "B C *S"], kept: Kept) -> Complex[Tensor, "B C *K"]:
-    """The kept part of the Fourier transform over the mesh axes, divided by the number of nodes."""
-    z = _cut(torch.fft.rfft(x, norm="forward"), x.ndim - 1, kept[-1])
-    for axis, ends in enumerate(kept[:-1], start=2):
-        z = _cut(torch.fft.fft(z, dim=axis, norm="forward"), axis, ends)
+    """The kept part of the Fourier transform over the last axes, divided by their nodes."""
+    size = x.shape[-1]
+    z = x @ (real_waves(size, kept[-1][0], x) / size).T
+    z = torch.view_as_complex(z.unflatten(-1, (-1, 2)))
+    for axis, ends in enumerate(kept[:-1], start=-len(kept)):
+        size = z.shape[axis]
+        wave = waves(size, ends, x).conj() / size
+        z = (z.movedim(axis, -1) @ wave.T).movedim(-1, axis)
     return z
 
 
 def synthesis(
     z: Complex[Tensor, "B C *K"], kept: Kept, shape: tuple[int, ...]
 ) -> Float[Tensor, "B C *S"]:
-    """The real function with spectrum `z`, on a mesh of the given shape."""
-    for axis, ends in enumerate(kept[:-1], start=2):
-        wide = _spread(z, axis, ends, shape[axis - 2])
-        z = torch.fft.ifft(wide, dim=axis, norm="forward")
-    return torch.fft.irfft(z, n=shape[-1], norm="forward")
+    """The real function with spectrum `z` over the last axes, on a mesh of the given shape."""
+    for axis, (ends, size) in enumerate(zip(kept[:-1], shape[:-1], strict=True), start=-len(kept)):
+        z = (z.movedim(axis, -1) @ waves(size, ends, z.real)).movedim(-1, axis)
+    # Each column but the first stands for its conjugate, too.
+    z = torch.view_as_real(torch.cat((z[..., :1], 2 * z[..., 1:]), dim=-1))
+    return z.flatten(-2) @ real_waves(shape[-1], kept[-1][0], z)
 
 
 def resample(x: Float[Tensor, "B C *S"], shape: tuple[int, ...]) -> Float[Tensor, "B C *T"]:

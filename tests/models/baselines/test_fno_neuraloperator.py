@@ -62,7 +62,7 @@ def copy_weights(ours, theirs):
         layer.pointwise.bias.copy_(conv.bias.flatten())
 
 
-@pytest.mark.parametrize("shape", [(20, 16), (16, 20), (16, 24)])
+@pytest.mark.parametrize("shape", [(20, 16), (16, 21)])
 @pytest.mark.parametrize("padding", [0.0, 0.5])
 def test_output_of_the_library(shape, padding):
     torch.manual_seed(0)
