@@ -3,7 +3,7 @@
     −∇·(a ∇u) = f  on the unit square,   u = 0  on its boundary.
 
 Expect a smooth hill of pressure with kinks where the permeability a jumps; for a ∈ {3, 12} and
-f = 1 its top is u ≈ 0.012–0.014. Five-point stencil on the nodes, second order for smooth a; the
+f = 1 its top is u ≈ 0.01. Five-point stencil on the nodes, second order for smooth a; the
 permeability of a face is the arithmetic mean of its two nodes. The linear system is solved by
 conjugate gradients with Ruge–Stüben algebraic multigrid.
 """
