@@ -30,6 +30,8 @@ lint: $(READY)
 
 bench: $(READY)  ## speed and memory, as ratios to a matmul of the same run
 	$(BIN)/python benchmarks/speed.py
+	$(BIN)/python benchmarks/models.py
+	$(BIN)/python benchmarks/recipes.py
 
 bench-solvers: $(READY)  ## seconds per sample of the six solvers, as ratios to a reference of the same run
 	$(BIN)/python benchmarks/solvers.py

@@ -208,7 +208,7 @@ class Training:
         """Decide the number of steps, by epochs or so that they fill the minutes given."""
         num_steps = self.config.epochs * self.steps_per_epoch
         if self.config.minutes is not None:
-            per_step = self._seconds_per_step()
+            per_step = self.seconds_per_step()
             num_steps = max(1, int(60 * self.config.minutes / per_step))
             num_steps = self.fabric.broadcast(num_steps)
             note(
@@ -217,7 +217,7 @@ class Training:
             )
         self.state.num_steps = num_steps
 
-    def _seconds_per_step(self) -> float:
+    def seconds_per_step(self) -> float:
         """Measured on the real thing, whose weights are put back afterwards."""
         weights = {k: v.clone() for k, v in self.surrogate.state_dict().items()}
         self.state.num_steps = 1000

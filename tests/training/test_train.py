@@ -169,7 +169,7 @@ def test_calibration_leaves_weights_and_state_as_they_were(tmp_path, config_with
     run = create_run(tmp_path / "run", config, splits.problem)
     training = loop.Training(run, splits, make_fabric(config.train))
     before = {k: v.clone() for k, v in training.surrogate.state_dict().items()}
-    training._seconds_per_step()
+    training.seconds_per_step()
     assert training.state == loop.TrainState()
     assert all(torch.equal(v, before[k]) for k, v in training.surrogate.state_dict().items())
     assert not any(optimizer.state for optimizer in training.raw_optimizers)
