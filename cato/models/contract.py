@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from cato.errors import InputError
 from cato.problem import Problem
 
 
@@ -61,6 +62,20 @@ class Operator(nn.Module, ABC):
             shape: Nodes along each mesh axis where it differs from the problem's.
             mask: Clouds only: False marks padding, which must not change any other point.
         """
+
+    def hide_padding(
+        self,
+        coords: Float[Tensor, "B N D"],
+        features: Float[Tensor, "B N C_in"],
+        mask: Bool[Tensor, "B N"] | None,
+    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N C_in"]]:
+        """Zeros at the padding of a cloud: whatever is there must not reach a product with zero."""
+        if mask is None:
+            return coords, features
+        if self.problem.geometry != "cloud":
+            raise InputError("a grid or mesh is always whole; masks are for point clouds")
+        padding = ~mask[..., None]
+        return coords.masked_fill(padding, 0), features.masked_fill(padding, 0)
 
     def hidden_matrices(self) -> list[nn.Parameter]:
         """The weight matrices inside the network's blocks, which Muon may optimise."""

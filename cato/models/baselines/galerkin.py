@@ -213,14 +213,9 @@ class Galerkin(Operator):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
+        coords, features = self.hide_padding(coords, features, mask)
         if self.problem.geometry != "cloud":
-            if mask is not None:
-                raise InputError("a grid or mesh is always whole; masks are for point clouds")
             return self.on_mesh(coords, features, time, shape or self.problem.shape)
-        if mask is not None:
-            # Whatever the padding holds, even infinities, must not reach a product with zero.
-            coords = coords.masked_fill(~mask[..., None], 0)
-            features = features.masked_fill(~mask[..., None], 0)
         h = self.lift(torch.cat((coords, features), dim=-1))
         h = self.transform(h, coords, time, mask)
         return Prediction(self.decoder(torch.cat((h, coords), dim=-1)))

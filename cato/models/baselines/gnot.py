@@ -172,10 +172,7 @@ class GNOT(Operator):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        if mask is not None:
-            # Whatever the padding holds, even infinities, must not reach a product with zero.
-            coords = coords.masked_fill(~mask[..., None], 0)
-            features = features.masked_fill(~mask[..., None], 0)
+        coords, features = self.hide_padding(coords, features, mask)
         points = torch.cat((coords, features), dim=-1)
         h, z = self.lift_query(points), self.lift_input(points)
         if self.time is not None:

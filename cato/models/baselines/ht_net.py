@@ -203,8 +203,7 @@ class HTNet(Operator):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`."""
-        if mask is not None:
-            raise InputError("HT-Net works on whole grids and meshes; masks are for point clouds")
+        coords, features = self.hide_padding(coords, features, mask)
         shape = shape or self.problem.shape
         num_rows, num_columns = shape
         x = torch.cat((coords, features), dim=-1).mT.unflatten(2, shape)

@@ -227,12 +227,7 @@ class OFormer(Operator):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        if mask is not None:
-            if self.problem.geometry != "cloud":
-                raise InputError("a grid or mesh is always whole; masks are for point clouds")
-            # Whatever the padding holds, even infinities, must not reach a product with zero.
-            coords = coords.masked_fill(~mask[..., None], 0)
-            features = features.masked_fill(~mask[..., None], 0)
+        coords, features = self.hide_padding(coords, features, mask)
         h = self.lift(torch.cat((coords, features), dim=-1))
         if self.time is not None:
             h = h + self.time(time)[:, None]

@@ -174,10 +174,8 @@ class ONO(Operator):
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
         weights = coords.new_ones(1, coords.shape[1], 1)
+        coords, features = self.hide_padding(coords, features, mask)
         if mask is not None:
-            # Whatever the padding holds, even infinities, must not reach a product with zero.
-            coords = coords.masked_fill(~mask[..., None], 0)
-            features = features.masked_fill(~mask[..., None], 0)
             weights = weights * mask[..., None]
         weights = weights / weights.sum(1, keepdim=True)
         x, f = self.lift(torch.cat((coords, features), dim=-1)).chunk(2, dim=-1)

@@ -128,12 +128,7 @@ class Transolver(Operator):
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
         is_cloud = self.problem.geometry == "cloud"
-        if mask is not None:
-            if not is_cloud:
-                raise InputError("a grid or mesh is always whole; masks are for point clouds")
-            # Whatever the padding holds, even infinities, must not reach a product with zero.
-            coords = coords.masked_fill(~mask[..., None], 0)
-            features = features.masked_fill(~mask[..., None], 0)
+        coords, features = self.hide_padding(coords, features, mask)
         h = self.lift(torch.cat((self.place(coords), features), dim=-1))
         if self.placeholder is not None:
             h = h + self.placeholder

@@ -163,10 +163,7 @@ class CatoPC(Operator):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        if mask is not None:
-            # Whatever the padding holds, even infinities, must not reach a product with zero.
-            coords = coords.masked_fill(~mask[..., None], 0)
-            features = features.masked_fill(~mask[..., None], 0)
+        coords, features = self.hide_padding(coords, features, mask)
         zeta = self.chart(coords, mask)
         h = self.lift(torch.cat((coords, features, zeta), dim=-1)) + self.lift_chart(zeta)
         if self.time is not None:

@@ -99,8 +99,7 @@ class Cato(Operator):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`."""
-        if mask is not None:
-            raise InputError("CATO works on whole grids and meshes; masks are for point clouds")
+        coords, features = self.hide_padding(coords, features, mask)
         shape = shape or self.problem.shape
         h = self.lift(torch.cat((coords, features), dim=-1))
         if self.time is not None:

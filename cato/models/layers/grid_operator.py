@@ -64,8 +64,6 @@ class MeshFrame(nn.Module):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B C N"]:
         """Nodes to padded grid, network, crop; the positions say nothing here."""
-        if mask is not None:
-            raise InputError("grids and meshes are used whole; masks are for point clouds")
         height, width = shape
         rows, columns = (
             0 if closed else round(self.padding * n)
@@ -120,10 +118,7 @@ class GridOperator(Operator):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        if mask is not None:
-            # Whatever the padding holds, even infinities, must not reach a product with zero.
-            coords = coords.masked_fill(~mask[..., None], 0)
-            features = features.masked_fill(~mask[..., None], 0)
+        coords, features = self.hide_padding(coords, features, mask)
         h = self.lift(torch.cat((coords, features), dim=-1).transpose(1, 2))
         if self.time is not None:
             h = h + self.time(time)[..., None]
