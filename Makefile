@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint bench bench-solvers survey choices clean
+.PHONY: demo test test-slow lint bench bench-solvers survey cards choices clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -38,6 +38,9 @@ bench-solvers: $(READY)  ## seconds per sample of the six solvers, as ratios to 
 
 survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statistics and pictures for the cards
 	$(BIN)/python benchmarks/survey.py
+
+cards: $(READY)  ## the model cards, from code, recipes and results
+	$(BIN)/python benchmarks/cards.py
 
 choices: $(READY)  ## the trainings behind our defaults, about an hour on two cores; resumable
 	$(BIN)/python benchmarks/choices.py

@@ -1,6 +1,7 @@
 """Arguments into dataclasses, by tyro; a mistake is one line."""
 
 import io
+from collections import deque
 from contextlib import redirect_stderr
 from dataclasses import field, make_dataclass
 from typing import Any, TypeVar
@@ -16,17 +17,23 @@ GROUPS = ("model", "data", "loss", "train")
 
 
 def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Options such as --model.width with their values, and everything else."""
+    """Options such as --model.width with their values, and everything else.
+
+    An option takes the word after it, and more numbers if they follow: `--model.modes 12 8`.
+    """
     overrides: list[str] = []
     own: list[str] = []
-    rest = iter(arguments)
-    for word in rest:
-        if any(word.startswith(f"--{group}.") for group in GROUPS):
-            overrides.append(word)
-            if "=" not in word:
-                overrides.extend([value] if (value := next(rest, None)) is not None else [])
-        else:
+    rest = deque(arguments)
+    while rest:
+        word = rest.popleft()
+        if not any(word.startswith(f"--{group}.") for group in GROUPS):
             own.append(word)
+            continue
+        overrides.append(word)
+        if "=" not in word and rest:
+            overrides.append(rest.popleft())
+            while rest and rest[0].isdecimal():
+                overrides.append(rest.popleft())
     return overrides, own
 
 

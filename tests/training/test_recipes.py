@@ -1,11 +1,13 @@
 """Recipes: `paper` holds the paper's tables, and every recipe trains."""
 
 import pytest
+import torch
 
 from cato.data.benchmarks import BENCHMARKS
 from cato.data.draw import draw
 from cato.data.spec import DataSpec
-from cato.models.registry import build_model, default_model
+from cato.errors import InputError
+from cato.models.registry import MODELS, build_model, default_model
 from cato.training.config import command_of, recipe, run_config
 from cato.training.evaluate import evaluate_run
 from cato.training.train import train
@@ -47,6 +49,20 @@ def test_every_recipe_builds_its_model(name, scale):
     config = recipe_of(name, scale)
     build_model(config.model_name, config.model, BENCHMARKS[name].problem(scale))
     assert command_of(config).split()[:3] == ["cato", "train", name]
+
+
+@pytest.mark.parametrize("scale", ["paper", "small", "smoke"])
+@pytest.mark.parametrize("model", MODELS)
+def test_every_model_has_a_recipe_for_every_benchmark_it_can(model, scale):
+    for name, benchmark in BENCHMARKS.items():
+        problem, config = benchmark.problem(scale), recipe(name, scale, model)
+        if problem.geometry in MODELS[model].operator.geometries:
+            with torch.device("meta"):
+                built = build_model(model, config.model, problem)
+            assert not (config.loss.needs_flux and not hasattr(built, "flux_head"))
+        else:
+            with pytest.raises(InputError, match="works on"):
+                build_model(model, config.model, problem)
 
 
 @each_benchmark

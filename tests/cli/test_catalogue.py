@@ -1,0 +1,52 @@
+"""The sizes of all models at the published settings, and what `cato models` says of them."""
+
+import pytest
+
+from cato.cli.catalogue import benchmarks_of, counted_on, model_card, model_table, num_parameters
+from cato.models.registry import MODELS
+
+COUNTS = {
+    "cato": 761_605,
+    "cato_pc": 1_944_085,
+    "fno": 2_368_001,
+    "wmt": 9_223_601,
+    "u_fno": 3_990_401,
+    "geo_fno": 2_368_257,
+    "u_no": 6_237_281,
+    "f_fno": 7_101_953,
+    "lsm": 19_181_825,
+    "galerkin": 2_442_017,
+    "ht_net": 12_228_433,
+    "oformer": 2_645_633,
+    "gnot": 4_816_409,
+    "factformer": 3_315_201,
+    "ono": 2_025_345,
+    "transolver": 2_826_817,
+    "saot": 2_692_609,
+}
+"""On Darcy, CATO-PC on Elasticity: a change of any layer shows here."""
+
+PUBLISHED = {
+    "transolver": (2.83, 11.23, 2.81, 3.07, 2.84, 0.71),
+    "saot": (2.69, 9.65, 6.06, 5.42, 5.49, 2.04),
+}
+"""Millions, by the layer shapes of the public settings, in the order of the benchmarks."""
+
+
+def test_every_model_is_listed_with_its_pinned_size():
+    assert {row["name"]: row["parameters"] for row in model_table()} == COUNTS
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_sizes_are_the_published_ones(name):
+    for benchmark, millions in zip(benchmarks_of(name), PUBLISHED[name], strict=True):
+        assert num_parameters(name, benchmark) == pytest.approx(1e6 * millions, rel=0.03)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_cards_name_every_setting(name):
+    card = model_card(name)
+    assert card["parameters"] == COUNTS[name]
+    assert f"{counted_on(name)}, paper" == card["parameters_counted_on"]
+    assert card["--model.width"] > 0
+    assert ("elasticity" in card["runs_on"]) == (card["not_on_clouds_because"] is None)
