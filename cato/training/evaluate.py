@@ -129,6 +129,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     figures = {
         "benchmark": run.config.benchmark,
         "scale": run.config.scale,
+        "data": "generated" if run.config.data.original is None else "published files",
         "model": run.config.model_name,
         "split": split,
         "shape": list(spec.problem.shape),

@@ -119,6 +119,7 @@ def _setup(run: Run) -> str:
     rows = {
         "model": run.config.model_name,
         "benchmark, scale": f"{run.config.benchmark}, {run.config.scale}",
+        "data": run.config.data.original or "generated",
         "nodes": " × ".join(map(str, run.problem.shape)),
         "epochs": f"{log[-1]['epoch']:.1f}",
         "training time": f"{log[-1]['seconds'] / 60:.1f} minutes",

@@ -20,7 +20,10 @@ TINY = [
     *("--model.width", "8", "--model.depth", "1", "--train.batch-size", "8"),
     *("--train.epochs", "2", "--train.accelerator", "cpu"),
 ]
-COMMANDS = ["generate", "train", "evaluate", "predict", "report", "models", "benchmarks", "demo"]
+COMMANDS = [
+    *("generate", "train", "evaluate", "predict", "report"),
+    *("models", "benchmarks", "study compare", "demo"),
+]
 
 
 @pytest.fixture(scope="module")
