@@ -12,8 +12,8 @@ import pytest
 
 import cato
 from cato.cli.commands import COMMANDS, Generate, Train
+from cato.cli.main import split_name
 from cato.cli.parsing import parse, split_overrides
-from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.models.registry import MODELS
 
@@ -75,8 +75,9 @@ def cato_arguments(words: list[str]) -> list[str] | None:
     return None
 
 
-def check_arguments(name: str, *arguments: str) -> None:
+def check_arguments(*words: str) -> None:
     """Parse as `cato` would, and check what is checked before anything is done."""
+    name, arguments = split_name(list(words))
     assert name in COMMANDS, f"no command {name}"
     if not arguments or "--help" in arguments:  # a command that a sentence names, or its help
         return
@@ -85,10 +86,7 @@ def check_arguments(name: str, *arguments: str) -> None:
     if isinstance(command, Train) and command.resume is None and command.benchmark:
         command.config(overrides)
     if isinstance(command, Generate):
-        DataSpec(
-            command.benchmark, command.scale, command.seed, command.count, command.resolution,
-            command.splits,
-        )  # fmt: skip
+        command.specs()
 
 
 @each_page
@@ -149,8 +147,8 @@ def test_python_is_python_and_names_are_public(page: Path) -> None:
 
 
 def test_readme_names_every_command() -> None:
-    lines = [words[1] for words in command_lines(ROOT / "README.md") if cato_arguments(words)]
-    assert set(COMMANDS) <= set(lines)
+    lines = [cato_arguments(words) for words in command_lines(ROOT / "README.md")]
+    assert set(COMMANDS) <= {split_name(arguments)[0] for arguments in lines if arguments}
 
 
 @pytest.mark.parametrize("name", ["cato", "cato_pc"])

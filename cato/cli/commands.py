@@ -41,20 +41,26 @@ class Generate:
 
     def run(self) -> None:
         """Generate and describe the files."""
-        from cato.data.benchmarks import BENCHMARKS
         from cato.data.generate import generate_file
-        from cato.data.spec import DataSpec
 
-        names = list(BENCHMARKS) if self.benchmark == "all" else [self.benchmark]
-        specs = [  # all are checked before the first is generated
-            DataSpec(name, self.scale, self.seed, self.count, self.resolution, self.splits)
-            for name in names
+        rows = [
+            self._described(generate_file(spec, self.out, self.workers)) for spec in self.specs()
         ]
-        rows = [self._described(generate_file(spec, self.out, self.workers)) for spec in specs]
         if self.benchmark == "all":
             show_rows("generated", rows, self.json)
         else:
             show("generated", rows[0], self.json)
+
+    def specs(self) -> list[Any]:
+        """What is asked for, all checked before the first is generated."""
+        from cato.data.benchmarks import BENCHMARKS
+        from cato.data.spec import DataSpec
+
+        names = list(BENCHMARKS) if self.benchmark == "all" else [self.benchmark]
+        return [
+            DataSpec(name, self.scale, self.seed, self.count, self.resolution, self.splits)
+            for name in names
+        ]
 
     def _described(self, path: Path) -> dict[str, Any]:
         """What is in a file."""

@@ -40,9 +40,7 @@ def dispatch(arguments: list[str]) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print_overview()
         return
-    name, *rest = arguments
-    if name == "study" and rest:
-        name, rest = f"study {rest[0]}", rest[1:]
+    name, rest = split_name(arguments)
     if name == "--version":
         from cato import __version__
 
@@ -54,6 +52,12 @@ def dispatch(arguments: list[str]) -> None:
         dispatch_train(rest)
     else:
         parse(COMMANDS[name], rest, f"cato {name}").run()
+
+
+def split_name(arguments: list[str]) -> tuple[str, list[str]]:
+    """The name of the command, of two words for studies, and its own arguments."""
+    num_words = 2 if arguments[0] == "study" else 1
+    return " ".join(arguments[:num_words]), arguments[num_words:]
 
 
 def dispatch_train(arguments: list[str]) -> None:
