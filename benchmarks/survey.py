@@ -271,7 +271,9 @@ def draw_sheet(path: Path, stored: Stored) -> None:
     panels = figure.subplots(3, NUM_PICTURES // 3)
     for axes, (coords, values) in zip(panels.flat, shown, strict=True):
         drawn = draw_field(axes, problem, coords.reshape(-1, 2), values.ravel(), **style)
-    figure.colorbar(drawn, ax=panels, extend="both", fraction=0.03)  # type: ignore[arg-type]
+    bar = figure.colorbar(drawn, ax=panels, extend="both", fraction=0.03)  # type: ignore[arg-type]
+    shown_name = "displacement, mm" if problem.name == "plasticity" else problem.outputs[0]
+    bar.set_label(shown_name + ("" if problem.time == "steady" else ", last frame"))
     with BytesIO() as buffer, atomic_write(path) as temporary:
         figure.savefig(buffer, dpi=70)
         Image.open(buffer).convert("RGB").quantize(256).save(temporary, "PNG", optimize=True)
