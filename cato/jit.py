@@ -1,6 +1,7 @@
 """Compiling loops with Numba: at the first call, and kept on disk wherever that is possible."""
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 _watchers: list[Callable[[], None]] = []
@@ -26,14 +27,9 @@ def compiled(function: Callable[..., Any], **options: Any) -> Any:
         return njit(error_model="numpy", **options)(function)
 
 
-_is_watching = False
-
-
+@cache
 def _watch() -> None:
-    """Pass Numba's own events on."""
-    global _is_watching
-    if _is_watching:
-        return
+    """Pass Numba's own events on, from the first call."""
     from numba.core import event
 
     class Compilation(event.Listener):
@@ -45,4 +41,3 @@ def _watch() -> None:
             pass
 
     event.register("numba:compile", Compilation())
-    _is_watching = True

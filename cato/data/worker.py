@@ -27,11 +27,9 @@ from cato.data.parts import Parts
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.jit import when_compiling
+from cato.subprocesses import start_module
 
 Task = tuple[str, int]
-
-_THREAD_LIMITS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
-_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in _THREAD_LIMITS}
 
 
 def solve_in_parallel(
@@ -54,9 +52,8 @@ def solve_in_parallel(
                 worker.assign(next(waiting))
             while selector.get_map():
                 for key, _ in selector.select():
-                    finished = key.data.collect()
+                    finished = key.data.collect(tell_compiling)
                     if finished is None:
-                        tell_compiling()
                         continue
                     yield finished
                     task = next(waiting, None)
@@ -73,22 +70,12 @@ class Worker:
     """The parent's end: one process with at most one task under way."""
 
     def __init__(self, spec: DataSpec, target: Path) -> None:
-        # The same modules as here, whatever the working folder contains (-P); its own session, so
-        # that Ctrl-C reaches the parent only, which then decides.
-        path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-        self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cato.data.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            bufsize=1,
-            env=os.environ | _ONE_THREAD | {"PYTHONPATH": path},
-            start_new_session=True,
-        )
+        self.process = start_module("cato.data.worker", stdout=subprocess.PIPE)
         assert self.process.stdin is not None
         assert self.process.stdout is not None
         self.requests, self.replies = self.process.stdin, self.process.stdout
         self.task: Task | None = None
+        self._unread = b""
         self._send({"spec": asdict(spec), "target": str(target)})
 
     def assign(self, task: Task) -> None:
@@ -96,12 +83,13 @@ class Worker:
         self.task = task
         self._send(task)
 
-    def collect(self) -> Task | None:
-        """Wait for the task and pass its failure on; None where it is only compiling so far."""
+    def collect(self, tell_compiling: Callable[[], None] = lambda: None) -> Task | None:
+        """Wait until the worker says something; the task once it is done, its failure passed on."""
         assert self.task is not None
-        line = self.replies.readline()
+        # Not through a buffered reader: lines left in its buffer would not wake the selector.
+        said = os.read(self.replies.fileno(), 2**16)
         where = f"{self.task[0]} sample {self.task[1]}"
-        if not line:
+        if not said:
             code = self.process.wait()
             if code == -signal.SIGKILL:
                 raise InputError(
@@ -109,14 +97,18 @@ class Worker:
                     f"samples are kept. Run the same command with fewer --workers"
                 )
             raise RuntimeError(f"a worker ended with code {code} at {where}; see its output above")
-        reply = json.loads(line)
-        if "compiling" in reply:
-            return None
-        if reply["input_error"]:
-            raise InputError(reply["input_error"])
-        if reply["error"]:
-            raise RuntimeError(f"the solver failed at {where}:\n{reply['error']}")
-        return self.task
+        *lines, self._unread = (self._unread + said).split(b"\n")
+        finished = None
+        for reply in map(json.loads, lines):
+            if "compiling" in reply:
+                tell_compiling()
+            elif reply["input_error"]:
+                raise InputError(reply["input_error"])
+            elif reply["error"]:
+                raise RuntimeError(f"the solver failed at {where}:\n{reply['error']}")
+            else:
+                finished = self.task
+        return finished
 
     def stop(self) -> None:
         """End the process; parts are written atomically, so any moment will do."""
@@ -128,7 +120,7 @@ class Worker:
 
     def _send(self, message: object) -> None:
         with suppress(BrokenPipeError):  # it is dead: `collect` will say so
-            self.requests.write(json.dumps(message) + "\n")
+            self.requests.write(json.dumps(message).encode() + b"\n")
 
 
 def main() -> None:

@@ -5,21 +5,22 @@ the validation split; the test split is read once, after that.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
+import torch
 
 from cato.data.benchmarks import get_benchmark
 from cato.data.generate import generate_file
 from cato.errors import InputError
-from cato.files import write_json
+from cato.files import read_json, write_json
 from cato.models.registry import default_model, model_entry
+from cato.progress import note
 from cato.studies.jobs import figures_of, run_jobs
-from cato.training.config import RunConfig, recipe
-from cato.training.evaluate import evaluate
+from cato.training.config import RunConfig, recipe, run_config
+from cato.training.evaluate import evaluate, evaluate_run
 from cato.training.run import Run, environment
 from cato.training.weights import data_spec, load_splits, load_surrogate
 from cato.viz.figures import sample_figure
@@ -59,6 +60,7 @@ def compare(
     for config in {job.benchmark: job for job in jobs.values()}.values():
         generate_file(data_spec(config), data, workers)
     finished = run_jobs(jobs, runs, workers, "compare")
+    torch.set_num_threads(1)  # for the times
     results = {
         "settings": {"scale": scale, "minutes": minutes, "seeds": list(seeds), "threads": 1},
         "environment": environment(),
@@ -82,22 +84,33 @@ def plan(
     """The settings of every training, by the name of its run folder."""
     if not (models and benchmarks and seeds):
         raise InputError("name at least one model, one benchmark and one seed")
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"the seeds must differ; got {', '.join(map(str, seeds))}")
     budget = "recipe" if minutes is None else f"{minutes:g}min"
     jobs = {}
     for seed in seeds:  # outermost, so that a study under way covers all benchmarks evenly
         for benchmark in benchmarks:
-            problem = get_benchmark(benchmark).problem(scale)
-            for model in models:
-                name = default_model(problem) if model in ("cato", "cato_pc") else model
-                if problem.geometry not in model_entry(name).operator.geometries:
-                    continue
-                config = recipe(benchmark, scale, name)
-                jobs[f"{benchmark}-{scale}-{name}-{budget}-seed{seed}"] = replace(
-                    config,
-                    train=replace(config.train, seed=seed, minutes=minutes),
-                    data=replace(config.data, root=str(data)),
-                )
+            for name in _models_for(benchmark, scale, models):
+                values = recipe(benchmark, scale, name).to_dict()
+                values["train"] |= {"seed": seed, "minutes": minutes}
+                values["data"] |= {"root": str(data)}
+                job = f"{benchmark}-{scale}-{name}-{budget}-seed{seed}"
+                jobs[job] = run_config(values, "study")
     return jobs
+
+
+def _models_for(benchmark: str, scale: str, models: Sequence[str]) -> list[str]:
+    """Those of the models that can do a benchmark; at least one must."""
+    problem = get_benchmark(benchmark).problem(scale)
+    named = [default_model(problem) if m in ("cato", "cato_pc") else m for m in models]
+    able = [m for m in named if problem.geometry in model_entry(m).operator.geometries]
+    unable = [m for m in named if m not in able]
+    if not able:
+        why = model_entry(unable[0]).operator.why_not_cloud
+        raise InputError(f"{', '.join(unable)} cannot do {benchmark}: {why}")
+    if unable:
+        note(f"{benchmark} is left to the others by {', '.join(unable)}: works on meshes only")
+    return list(dict.fromkeys(able))
 
 
 def _by_model_and_benchmark(runs: dict[str, Run]) -> dict[tuple[str, str], list[Run]]:
@@ -126,11 +139,18 @@ def _row(runs: list[Run]) -> dict[str, Any]:
         "parameters": sum(p.numel() for p in surrogate.model.parameters()),
         "epochs": mean(log[-1]["epoch"] for log in logs),
         "minutes": mean(log[-1]["seconds"] / 60 for log in logs),
-        "seconds_per_sample": median(figures["seconds_per_sample"] for figures in found),
-        "solver_seconds_per_sample": median(
-            figures["solver_seconds_per_sample"] for figures in found
-        ),
+        **_times(runs[0]),
     }
+
+
+def _times(run: Run) -> dict[str, float]:
+    """Of surrogate and solver per sample, taken when no other job runs; kept in the run folder."""
+    path = run.folder / "times.json"
+    if not path.exists():
+        figures = evaluate_run(run, "test").figures
+        names = ("seconds_per_sample", "solver_seconds_per_sample")
+        write_json(path, {name: figures[name] for name in names})
+    return read_json(path, "times")
 
 
 def _picture(run: Run, out: Path) -> None:

@@ -23,13 +23,17 @@ from typing import Any
 
 from cato.data.generate import num_cores
 from cato.errors import InputError, Interrupted
-from cato.files import read_json
+from cato.files import read_json, write_json
 from cato.progress import progress_bar
+from cato.subprocesses import start_module
 from cato.training.config import RunConfig, run_config
 from cato.training.run import Run, open_run
 
 POLL_SECONDS = 0.5
-_ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "MKL", "OPENBLAS", "NUMBA")}
+RESULT = "job.json"
+"""In the run folder of a finished job: its figures on the test split."""
+
+Process = subprocess.Popen[bytes]
 
 
 def run_jobs(
@@ -46,7 +50,7 @@ def run_jobs(
     for name, config in jobs.items():
         _require_same_settings(folder / name, config)
     waiting = [name for name in jobs if not is_done(folder / name)]
-    running: dict[str, subprocess.Popen[str]] = {}
+    running: dict[str, Process] = {}
     failed: list[str] = []
     try:
         with progress_bar(label, len(jobs)) as bar:
@@ -75,7 +79,7 @@ def run_jobs(
 
 def is_done(folder: Path) -> bool:
     """Whether a job has come to its end."""
-    return (folder / "evaluation.json").exists()
+    return (folder / RESULT).exists()
 
 
 def log_of(folder: Path) -> Path:
@@ -90,28 +94,17 @@ def _require_same_settings(folder: Path, config: RunConfig) -> None:
         )
 
 
-def _start(folder: Path, config: RunConfig) -> subprocess.Popen[str]:
-    """Start a job in a session of its own: Ctrl-C reaches the queue only, which then decides."""
+def _start(folder: Path, config: RunConfig) -> Process:
     folder.parent.mkdir(parents=True, exist_ok=True)
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     with log_of(folder).open("w") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cato.studies.jobs", str(folder)],
-            stdin=subprocess.PIPE,
-            stdout=log,
-            stderr=log,
-            text=True,
-            env=os.environ | _ONE_THREAD | {"PYTHONPATH": path},
-            start_new_session=True,
-        )
+        process = start_module("cato.studies.jobs", str(folder), stdout=log, stderr=log)
     assert process.stdin is not None
     with suppress(BrokenPipeError):  # it is dead already: its code will say so
-        process.stdin.write(json.dumps(config.to_dict()) + "\n")
-        process.stdin.flush()
+        process.stdin.write(json.dumps(config.to_dict()).encode() + b"\n")
     return process
 
 
-def _stop(processes: Iterable[subprocess.Popen[str]]) -> None:
+def _stop(processes: Iterable[Process]) -> None:
     """Ask all to save and end, and wait for them."""
     going = [process for process in processes if process.poll() is None]
     for process in going:
@@ -154,7 +147,7 @@ def main() -> None:
         run = resume(folder) if (folder / "run.json").exists() else train(config, folder)
     except Interrupted as stopped:
         sys.exit(str(stopped))
-    evaluate_run(run, "test")
+    write_json(folder / RESULT, evaluate_run(run, "test").figures)
 
 
 def _end_with_queue() -> None:
@@ -165,7 +158,7 @@ def _end_with_queue() -> None:
 
 def figures_of(run: Run) -> dict[str, Any]:
     """What the evaluation of a finished job found."""
-    return read_json(run.folder / "evaluation.json", f"{run.folder} has not been evaluated")
+    return read_json(run.folder / RESULT, f"{run.folder} is not finished")
 
 
 if __name__ == "__main__":

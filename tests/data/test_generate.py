@@ -1,3 +1,4 @@
+import os
 import re
 import signal
 import subprocess
@@ -209,15 +210,37 @@ def test_no_workers(tmp_path: Path) -> None:
         generate("darcy", "smoke", root=tmp_path, workers=0)
 
 
+def finish(worker: Worker) -> Task:
+    """Wait for the worker's task."""
+    while (task := worker.collect()) is None:
+        pass
+    return task
+
+
+def test_several_lines_at_once_are_all_read(tmp_path: Path) -> None:
+    worker = Worker(SMOKE, tmp_path / SMOKE.file_name)
+    ours, theirs = os.pipe()
+    worker.replies.close()
+    worker.replies, worker.task = os.fdopen(ours, "rb", 0), ("train", 0)
+    os.write(theirs, b'{"compiling": true}\n{"compiling": true}\n{"input_error": "", "er')
+    told: list[int] = []
+    assert worker.collect(lambda: told.append(1)) is None
+    os.write(theirs, b'ror": ""}\n')
+    assert worker.collect(lambda: told.append(1)) == ("train", 0)
+    assert len(told) == 2
+    worker.stop()
+    os.close(theirs)
+
+
 def test_killed_worker_is_reported(tmp_path: Path) -> None:
     worker = Worker(SMOKE, tmp_path / SMOKE.file_name)
     worker.assign(("train", 0))
-    assert worker.collect() == ("train", 0)
+    assert finish(worker) == ("train", 0)
     worker.process.kill()
     worker.process.wait()
     worker.assign(("train", 1))
     with pytest.raises(InputError, match=r"killed at train sample 1.*fewer --workers"):
-        worker.collect()
+        finish(worker)
     worker.stop()
 
 
@@ -227,10 +250,10 @@ def test_failure_inside_a_worker_is_passed_on(tmp_path: Path) -> None:
     worker = Worker(SMOKE, target)
     worker.assign(("train", 0))
     with pytest.raises(InputError, match="cannot write"):
-        worker.collect()
+        finish(worker)
     worker.assign(("no file can be called\0", 0))
     with pytest.raises(RuntimeError, match="Traceback"):
-        worker.collect()
+        finish(worker)
     worker.stop()
 
 

@@ -15,6 +15,8 @@ from cato.errors import InputError
 from cato.studies.compare import compare, plan
 from cato.studies.jobs import is_done, run_jobs
 
+EPOCHS = 120
+"""Enough to be caught in the middle."""
 HURRIED = {"scale": "smoke", "workers": 2}
 
 
@@ -29,8 +31,8 @@ def study(tmp_path_factory):
 def test_a_row_summarises_its_runs(study):
     root, _, results = study
     (row,) = results["rows"]
-    folders = sorted(path.parent for path in (root / "runs").glob("*/evaluation.json"))
-    errors = [json.loads((f / "evaluation.json").read_text())["relative_l2"] for f in folders]
+    found = sorted((root / "runs").glob("*/job.json"))
+    errors = [json.loads(path.read_text())["relative_l2"] for path in found]
     assert row["errors"] == errors
     assert row["relative_l2"] == pytest.approx(sum(errors) / 2)
     assert row["spread"] == pytest.approx(abs(errors[0] - errors[1]) / 2**0.5)
@@ -73,10 +75,13 @@ def test_jobs_end_with_a_killed_queue_and_go_on_later(study, tmp_path):
         "import sys; from pathlib import Path; from dataclasses import replace;"
         "from cato.studies.compare import plan; from cato.studies.jobs import run_jobs;"
         "jobs = plan(['cato'], ['darcy'], 'smoke', (0,), None, Path(sys.argv[1]));"
-        "jobs = {k: replace(c, train=replace(c.train, epochs=400)) for k, c in jobs.items()};"
+        "train = dict(epochs=int(sys.argv[3]), batch_size=24);"
+        "jobs = {k: replace(c, train=replace(c.train, **train)) for k, c in jobs.items()};"
         "run_jobs(jobs, Path(sys.argv[2]), 1, 'test')"
     )
-    queue = subprocess.Popen([sys.executable, "-c", script, str(folders["data"]), str(tmp_path)])
+    words = [str(folders["data"]), str(tmp_path), str(EPOCHS)]
+    command = [sys.executable, "-c", script, *words]
+    queue = subprocess.Popen(command)
     log = tmp_path / job / "log.jsonl"
     wait_until(lambda: log.exists() and len(log.read_text().splitlines()) > 3)
     os.kill(queue.pid, signal.SIGKILL)
@@ -84,7 +89,11 @@ def test_jobs_end_with_a_killed_queue_and_go_on_later(study, tmp_path):
     wait_until(lambda: "stopped and saved" in (tmp_path / f"{job}.log").read_text())
     lines = len(log.read_text().splitlines())
     time.sleep(0.5)
-    assert len(log.read_text().splitlines()) == lines < 400
+    assert len(log.read_text().splitlines()) == lines < EPOCHS
+    subprocess.run(command, check=True)
+    assert is_done(tmp_path / job)
+    assert len(log.read_text().splitlines()) == EPOCHS
+    assert f"resuming at step {lines}" in (tmp_path / f"{job}.log").read_text()
 
 
 def wait_until(condition, seconds=60):
@@ -102,3 +111,10 @@ def test_equal_time_and_models_that_cannot(tmp_path):
         plan([], ["darcy"], "smoke", (0,), None, Path("data"))
     with pytest.raises(InputError, match="unknown model"):
         plan(["nonsense"], ["darcy"], "smoke", (0,), None, Path("data"))
+    with pytest.raises(InputError, match="ht_net cannot do elasticity: its windows"):
+        plan(["ht_net"], ["elasticity"], "smoke", (0,), None, Path("data"))
+    assert len(plan(["ht_net", "fno"], ["elasticity"], "smoke", (0,), None, Path("data"))) == 1
+    with pytest.raises(InputError, match="minutes"):
+        plan(["fno"], ["darcy"], "smoke", (0,), -1.0, Path("data"))
+    with pytest.raises(InputError, match="seeds must differ"):
+        plan(["fno"], ["darcy"], "smoke", (0, 0), None, Path("data"))

@@ -1,0 +1,26 @@
+"""Running modules of this library in Python processes of their own."""
+
+import os
+import subprocess
+import sys
+from typing import Any
+
+_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+
+
+def start_module(module: str, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
+    """Start `python -m module` with one thread and a pipe to its standard input.
+
+    It imports the same modules as this process, whatever its working folder contains (-P), and is
+    in a session of its own, so that Ctrl-C reaches this process only, which then decides.
+    """
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    one_thread = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", module, *arguments],
+        stdin=subprocess.PIPE,
+        env=os.environ | one_thread | {"PYTHONPATH": path},
+        start_new_session=True,
+        bufsize=0,
+        **options,
+    )
