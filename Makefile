@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint bench bench-solvers survey cards choices clean
+.PHONY: demo test test-slow lint bench bench-solvers survey study-cato study-models cards choices clean
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -38,6 +38,13 @@ bench-solvers: $(READY)  ## seconds per sample of the six solvers, as ratios to 
 
 survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statistics and pictures for the cards
 	$(BIN)/python benchmarks/survey.py
+
+study-cato: $(READY)  ## CATO on the six benchmarks at small scale, three seeds; about an hour on two cores, resumable
+	$(BIN)/cato study compare --seeds 0 1 2 --runs runs/study-cato --out docs/benchmarks/results
+
+study-models: $(READY)  ## every model on Darcy at small scale, the same minutes each; resumable
+	$(BIN)/cato study compare --models cato fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot \
+	  --benchmarks darcy --minutes 4 --runs runs/study-models --out docs/models/darcy
 
 cards: $(READY)  ## the model cards, from code, recipes and results
 	$(BIN)/python benchmarks/cards.py

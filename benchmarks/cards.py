@@ -10,23 +10,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cato.cli.catalogue import benchmarks_of, num_parameters
+from cato.cli.catalogue import PUBLISHED_MILLIONS, benchmarks_of, num_parameters
 from cato.config import to_dict
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import atomic_write, read_json
 from cato.models.registry import MODELS, model_entry
-from cato.training.config import RunConfig, TrainConfig, recipe
+from cato.physics import LossConfig
+from cato.training.config import RunConfig, TrainConfig, options_of, recipe
 
 ROOT = Path(__file__).parent.parent
 CARDS = ROOT / "docs" / "models"
 ERRORS = ROOT / "docs" / "models" / "darcy" / "compare.json"
 SPEED = ROOT / "benchmarks" / "results" / "models.json"
-
-PUBLISHED = {
-    "transolver": (2.83, 11.23, 2.81, 3.07, 2.84, 0.71),
-    "saot": (2.69, 9.65, 6.06, 5.42, 5.49, 2.04),
-}
-"""Millions of parameters of the public settings by layer shapes, in the order of benchmarks."""
 
 
 def main() -> None:
@@ -58,8 +53,8 @@ def card(name: str) -> str:
         "",
         "## The `paper` recipes",
         "",
-        "| benchmark | model | training | parameters | published |",
-        "|---|---|---|---|---|",
+        "| benchmark | model | training | loss | parameters | published |",
+        "|---|---|---|---|---|---|",
         *(recipe_row(name, benchmark) for benchmark in benchmarks_of(name)),
         "",
         *measured(name),
@@ -77,12 +72,12 @@ def recipe_row(name: str, benchmark: str) -> str:
     config = recipe(benchmark, "paper", name)
     count = num_parameters(name, benchmark)
     compared = ""
-    if name in PUBLISHED:
-        published = PUBLISHED[name][list(BENCHMARKS).index(benchmark)]
+    if name in PUBLISHED_MILLIONS:
+        published = PUBLISHED_MILLIONS[name][list(BENCHMARKS).index(benchmark)]
         compared = f"{published} M ({count / published / 1e6 - 1:+.1%})"
     return (
         f"| {get_benchmark(benchmark).title} | {changes(config.model, type(config.model)())} "
-        f"| {training(config)} | {count:,} | {compared} |"
+        f"| {training(config)} | {changes(config.loss, LossConfig())} | {count:,} | {compared} |"
     )
 
 
@@ -93,7 +88,7 @@ def training(config: RunConfig) -> str:
 
 def changes(config: Any, default: Any) -> str:
     """The settings that are not the default's."""
-    ours, theirs = to_dict(config), to_dict(default)
+    ours, theirs = options_of(to_dict(config)), options_of(to_dict(default))
     return (
         ", ".join(f"{key} {value}" for key, value in ours.items() if value != theirs[key])
         or "the defaults"

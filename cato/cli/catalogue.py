@@ -1,40 +1,49 @@
 """What `cato models` shows: every model with its family, geometry, size and settings."""
 
-from dataclasses import fields
 from typing import Any
+
+import torch
 
 from cato.config import to_dict
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.models.registry import MODELS, build_model, model_entry
-from cato.training.config import recipe
+from cato.training.config import options_of, recipe
+
+PUBLISHED_MILLIONS = {
+    "transolver": (2.83, 11.23, 2.81, 3.07, 2.84, 0.71),
+    "saot": (2.69, 9.65, 6.06, 5.42, 5.49, 2.04),
+}
+"""Parameters of the public settings by their layer shapes, in the order of `BENCHMARKS`."""
 
 
 def model_table() -> list[dict[str, Any]]:
     """One row for each model; sizes are those of the paper's settings."""
-    return [
-        {
-            "name": name,
-            "family": entry.family,
-            "geometry": ", ".join(entry.operator.geometries),
-            "parameters": num_parameters(name, counted_on(name)),
-            "reference": entry.reference,
-        }
-        for name, entry in MODELS.items()
-    ]
+    return [_row(name) for name in MODELS]
+
+
+def _row(name: str) -> dict[str, Any]:
+    entry = model_entry(name)
+    return {
+        "name": name,
+        "family": entry.family,
+        "geometry": ", ".join(entry.operator.geometries),
+        "parameters": num_parameters(name, counted_on(name)),
+        "reference": entry.reference,
+    }
 
 
 def model_card(name: str) -> dict[str, Any]:
-    """One model: what it is, its settings on each benchmark of the paper, and their defaults."""
-    entry = model_entry(name)
-    row = next(row for row in model_table() if row["name"] == name)
+    """One model: what it is, its default settings, and those of the paper where it is counted."""
+    entry, benchmark = model_entry(name), counted_on(name)
+    counted = options_of(to_dict(recipe(benchmark, "paper", name).model))
     settings = {
-        f"--model.{field.name.replace('_', '-')}": value
-        for field, value in zip(fields(entry.config), to_dict(entry.config()).values(), strict=True)
+        f"--model.{key.replace('_', '-')}": {"default": value, f"{benchmark}_paper": counted[key]}
+        for key, value in options_of(to_dict(entry.config())).items()
     }
     return {
         "title": entry.title,
-        **row,
-        "parameters_counted_on": f"{counted_on(name)}, paper",
+        **_row(name),
+        "parameters_counted_on": f"{benchmark}, paper",
         "runs_on": ", ".join(benchmarks_of(name)),
         "not_on_clouds_because": entry.operator.why_not_cloud or None,
         **settings,
@@ -55,5 +64,6 @@ def counted_on(name: str) -> str:
 def num_parameters(name: str, benchmark: str) -> int:
     """Size of a model at its paper setting for a benchmark."""
     problem = get_benchmark(benchmark).problem("paper")
-    model = build_model(name, recipe(benchmark, "paper", name).model, problem)
+    with torch.device("meta"):  # shapes without numbers
+        model = build_model(name, recipe(benchmark, "paper", name).model, problem)
     return sum(p.numel() for p in model.parameters())

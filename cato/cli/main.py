@@ -46,6 +46,9 @@ def dispatch(arguments: list[str]) -> None:
 
         print(__version__)
         return
+    if name in ("study", "study -h", "study --help"):
+        print_overview("study ")
+        return
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}; choose one of {', '.join(COMMANDS)}")
     if name == "train":
@@ -84,11 +87,12 @@ def print_train_help(own: list[str]) -> None:
             return
 
 
-def print_overview() -> None:
-    """What `cato` alone shows."""
+def print_overview(prefix: str = "") -> None:
+    """What `cato` alone shows: the commands whose names begin with `prefix`."""
     table = Table(box=None, show_header=False, padding=(0, 2))
     for name, command in COMMANDS.items():
-        table.add_row(f"cato {name}", (command.__doc__ or "").splitlines()[0])
+        if name.startswith(prefix):
+            table.add_row(f"cato {name}", (command.__doc__ or "").splitlines()[0])
     out = Console()
     out.print("neural networks that stand in for PDE solvers\n")
     out.print(table)

@@ -19,7 +19,8 @@ def show(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> 
     table = Table(title=title, show_header=False, title_justify="left")
     for name, value in figures.items():
         if value is not None:
-            table.add_row(name.replace("_", " "), readable(value))
+            text = str(value) if name == "seed" else readable(value)  # a seed counts nothing
+            table.add_row(name.replace("_", " "), text)
     out = Console()
     out.print(table)
     if then:
@@ -45,6 +46,8 @@ def readable(value: Any) -> str:
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return ", ".join(map(readable, value))
+    if isinstance(value, dict):
+        return "; ".join(f"{key.replace('_', ' ')} {readable(v)}" for key, v in value.items())
     return str(value)

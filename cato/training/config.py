@@ -128,11 +128,19 @@ def recipe(benchmark: str, scale: str, model_name: str) -> RunConfig:
 
 def command_of(config: RunConfig) -> str:
     """The command that trains with these settings: the recipe and what differs from it."""
-    base = recipe(config.benchmark, config.scale, config.model_name).to_dict()
+    base = options_of(recipe(config.benchmark, config.scale, config.model_name).to_dict())
     words = ["cato train", config.benchmark, "--scale", config.scale, "--model", config.model_name]
-    for group, settings in config.to_dict().items():
-        if isinstance(settings, dict):
-            for name, value in settings.items():
-                if value != base[group][name]:
-                    words += [f"--{group}.{name.replace('_', '-')}", shlex.quote(str(value))]
+    for name, value in options_of(config.to_dict()).items():
+        if value != base[name] and "." in name:
+            values = value if isinstance(value, tuple) else (value,)
+            words += [f"--{name.replace('_', '-')}", *(shlex.quote(str(v)) for v in values)]
     return " ".join(words)
+
+
+def options_of(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings by the names of their options, such as model.geo.latent."""
+    flat: dict[str, Any] = {}
+    for name, value in settings.items():
+        nested = isinstance(value, dict)
+        flat |= options_of(value, f"{prefix}{name}.") if nested else {f"{prefix}{name}": value}
+    return flat

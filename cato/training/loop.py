@@ -159,7 +159,8 @@ class Training:
             sums["loss"] += total.item()
             for name, term in terms.items():
                 sums[name] += term.item()
-        return dict(sums)
+        # What is logged is the mean over the frames, so that it compares with the validation error.
+        return {name: total / len(frames) for name, total in sums.items()}
 
     def _frames(self, batch: Batch) -> list[Frame]:
         """What this step learns: all frames, or some drawn from the seed and the step's number."""

@@ -22,6 +22,8 @@ def train(config: RunConfig, folder: Path) -> Run:
     fabric = make_fabric(config.train)
     problem = data_spec(config).problem
     build_model(config.model_name, config.model, problem)  # refuse before anything is written
+    if config.train.frames_per_step is not None and problem.time == "steady":
+        raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
     splits = _load(fabric, config)
     if fabric.is_global_zero:
         create_run(folder, config, splits.problem)
@@ -36,7 +38,8 @@ def resume(folder: Path) -> Run:
     splits = _load(fabric, run.config)
     if splits.problem != run.problem:
         raise InputError(
-            f"{folder} was trained on other data than {run.config.data.root} now holds; "
+            f"{folder} was trained on other data than "
+            f"{run.config.data.original or run.config.data.root} now holds; "
             f"train into a new folder"
         )
     return _fit(run, splits, fabric)

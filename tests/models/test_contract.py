@@ -147,11 +147,12 @@ def test_meshes_have_no_padding(name):
 
 
 @pytest.mark.parametrize("name", GRID_MODELS)
+@pytest.mark.parametrize("problem", [GRID, TORUS], ids=["grid", "torus"])
 @pytest.mark.parametrize("shape", [(12, 12), (29, 29), (23, 31)])
-def test_other_mesh_sizes(name, shape):
+def test_other_mesh_sizes(name, problem, shape):
     """Trained on one mesh, asked on another: odd, not square, coarser and finer."""
-    model = make(name, GRID)
-    coords, features, options = data(GRID, shape)
+    model = make(name, problem)
+    coords, features, options = data(problem, shape)
     values = model(coords, features, **options).values
     assert values.shape == (2, shape[0] * shape[1], 1)
     assert values.isfinite().all()
@@ -166,6 +167,8 @@ def test_bf16_autocast_stays_close(name):
     with torch.autocast("cpu", torch.bfloat16):
         rough = model(coords, features, **options).values.float()
     assert (rough - exact).norm() < 0.1 * exact.norm()
+    rough.sum().backward()
+    assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -179,21 +182,24 @@ def test_hidden_matrices_are_matrices_of_the_model(name):
     assert len({id(p) for p in matrices}) == len(matrices)
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_geometries_that_cannot_work_are_refused_with_the_reason(name):
-    operator = MODELS[name].operator
-    for problem in (GRID, MESH, CLOUD):
-        if problem.geometry not in operator.geometries:
-            with pytest.raises(InputError, match=f"model '{name}' works on") as error:
-                build_model(name, small_config(name), problem)
-            assert operator.why_not_cloud in str(error.value)
-            assert problem.geometry != "cloud" or operator.why_not_cloud
+REFUSED = [
+    (name, problem)
+    for name, entry in MODELS.items()
+    for problem in (GRID, MESH, CLOUD)
+    if problem.geometry not in entry.operator.geometries
+]
 
 
-@pytest.mark.parametrize("name", MODELS)
-def test_problems_without_a_time_are_not_asked_for_one(name):
-    if name not in GRID_MODELS:
-        return
+@pytest.mark.parametrize(("name", "problem"), REFUSED)
+def test_geometries_that_cannot_work_are_refused_with_the_reason(name, problem):
+    why = MODELS[name].operator.why_not_cloud
+    with pytest.raises(InputError, match=f"model '{name}' works on") as error:
+        build_model(name, small_config(name), problem)
+    assert problem.geometry != "cloud" or f"because {why}" in str(error.value)
+
+
+@pytest.mark.parametrize("name", GRID_MODELS)
+def test_conditioned_problems_need_a_time_and_heed_it(name):
     model = make(name, TIMED)
     coords, features, options = data(TIMED)
     with pytest.raises(InputError, match="conditioned on time"):

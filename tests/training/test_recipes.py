@@ -1,10 +1,17 @@
 """Recipes: `paper` holds the paper's tables, and every recipe trains."""
 
+import shlex
+import tomllib
+from importlib.resources import files
+
 import pytest
 import torch
 
+from cato.cli.commands import Train
+from cato.cli.parsing import parse, split_overrides
 from cato.data.benchmarks import BENCHMARKS
 from cato.data.draw import draw
+from cato.data.generate import generate
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.models.registry import MODELS, build_model, default_model
@@ -63,6 +70,43 @@ def test_every_model_has_a_recipe_for_every_benchmark_it_can(model, scale):
         else:
             with pytest.raises(InputError, match="works on"):
                 build_model(model, config.model, problem)
+
+
+@each_benchmark
+def test_recipes_name_known_models_only(name):
+    table = tomllib.loads((files("cato") / "recipes" / f"{name}.toml").read_text())
+    assert set(table) == {"paper", "small", "smoke"}
+    for models in table.values():
+        assert set(models) <= {"all", *MODELS}
+        assert all(set(groups) <= {"model", "loss", "train"} for groups in models.values())
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_the_command_of_a_run_repeats_it(model):
+    """Also where settings are tuples or nested."""
+    name = "elasticity" if model == "cato_pc" else "darcy"
+    config = recipe(name, "paper", model)  # differs from small in many settings
+    other = run_config({**config.to_dict(), "scale": "small"}, "test")
+    _, _, *words = shlex.split(command_of(other))
+    overrides, own = split_overrides(words)
+    assert parse(Train, own, "test").config(overrides) == other
+
+
+@pytest.mark.parametrize("model", [name for name in MODELS if name not in ("cato", "cato_pc")])
+def test_every_baseline_goes_the_whole_way(model, tmp_path, darcy_root):
+    values = recipe("darcy", "smoke", model).to_dict()
+    values["data"]["root"] = str(darcy_root)
+    values["train"] |= {"accelerator": "cpu", "epochs": 1, "batch_size": 12, "optimizer": "muon"}
+    run = train(run_config(values, "test"), tmp_path / "run")
+    first, again = (evaluate_run(run).figures["relative_l2"] for _ in range(2))
+    assert 0 < first == again < 2
+
+
+@pytest.fixture(scope="module")
+def darcy_root(tmp_path_factory):
+    root = tmp_path_factory.mktemp("data")
+    generate("darcy", "smoke", root=root, workers=1)
+    return root
 
 
 @each_benchmark

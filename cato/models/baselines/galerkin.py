@@ -11,9 +11,11 @@ Grids and meshes: a convolutional scaler interpolates the inputs onto a mesh tha
 times coarser, where the layers act; another brings the result back; two Fourier layers and an MLP,
 which also see the coordinates, read it out. Clouds: an MLP lifts, an MLP reads out.
 
-Deviations: each scaler has two convolutions and one linear interpolation along every axis, which
-closes over the seam of periodic ones; the coordinates are inputs too, since some problems have no
-other; no dropout; zero Dirichlet values are learnt and not imposed.
+Deviations: each scaler has two convolutions with SiLU and one linear interpolation along every
+axis, which closes over the seam of periodic ones; the coordinates are inputs too, since some
+problems have no other, and are scaled to the unit box of their sample wherever they appear, since
+products of far-away positions would drown everything; the Fourier layers see zeros past the end of
+axes that are not periodic; no dropout; zero Dirichlet values are learnt and not imposed.
 """
 
 from dataclasses import dataclass
@@ -30,12 +32,16 @@ from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.models.layers.channels import ChannelLinear
 from cato.models.layers.galerkin_attention import galerkin_attention
+from cato.models.layers.grid_operator import MeshFrame
 from cato.models.layers.mlp import MLP
 from cato.models.layers.spectral import FourierLayer
 from cato.models.layers.stencil import Stencil
 from cato.models.layers.time import TimeEmbedding
+from cato.models.layers.unit_box import unit_box
 from cato.problem import Problem
 
+_PADDING = 0.1
+"""Zeros that the Fourier layers see after the end of an axis, in units of its nodes."""
 _EPSILON = 1e-7
 """Added to variances: the small initial weights make keys and values small too."""
 
@@ -167,6 +173,7 @@ class SpectralDecoder(nn.Module):
         width, modes = config.decoder_width, (config.modes, config.modes)
         self.lift = ChannelLinear(config.width + problem.dimension, width)
         self.layers = nn.ModuleList(FourierLayer(width, width, modes) for _ in range(2))
+        self.frame = MeshFrame(problem.periodic, _PADDING)
         self.out = MLP(width, config.hidden, problem.num_outputs, F.silu)
 
     def forward(
@@ -174,9 +181,14 @@ class SpectralDecoder(nn.Module):
     ) -> Float[Tensor, "B N C_out"]:
         """Read out at the nodes."""
         h = self.lift(torch.cat((h, coords), dim=1))
+        nodes = self.frame(h.flatten(2), self.transform, coords.flatten(2).mT, h.shape[2:])
+        return self.out(nodes.transpose(1, 2))
+
+    def transform(self, h: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+        """The Fourier layers."""
         for layer in self.layers:
             h = F.silu(layer(h))
-        return self.out(h.flatten(2).transpose(1, 2))
+        return h
 
 
 class Galerkin(Operator):
@@ -214,6 +226,7 @@ class Galerkin(Operator):
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
         coords, features = self.hide_padding(coords, features, mask)
+        coords = unit_box(coords, mask)
         if self.problem.geometry != "cloud":
             return self.on_mesh(coords, features, time, shape or self.problem.shape)
         h = self.lift(torch.cat((coords, features), dim=-1))

@@ -19,7 +19,9 @@ by one step; an MLP reads out.
 Deviations: λ is the same in all layers, where the public code starts with larger ones, beyond what
 neighbouring nodes can resolve. The norm of k and v is over the points, as in the paper; the public
 code norms the channels of a point. Feed-forward networks have one GELU layer and no gate. In a
-rollout every step encodes the latest frames anew. The encoding does not close over periodic seams.
+rollout every step encodes the latest frames anew, and the propagator does not see positions. The
+coordinates are scaled to the unit box of their sample, since λ and the random frequencies are meant
+for a domain of that size. The encoding does not close over periodic seams.
 """
 
 from dataclasses import dataclass
@@ -38,6 +40,7 @@ from cato.models.contract import Operator, Prediction
 from cato.models.layers.galerkin_attention import galerkin_attention
 from cato.models.layers.mlp import MLP
 from cato.models.layers.time import TimeEmbedding
+from cato.models.layers.unit_box import unit_box
 from cato.problem import Problem
 
 
@@ -228,6 +231,7 @@ class OFormer(Operator):
     ) -> Prediction:
         """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
         coords, features = self.hide_padding(coords, features, mask)
+        coords = unit_box(coords, mask)
         h = self.lift(torch.cat((coords, features), dim=-1))
         if self.time is not None:
             h = h + self.time(time)[:, None]

@@ -17,7 +17,7 @@ it cannot skip padding.
 Deviations: an odd axis is padded for the Haar transform only, by repeating its last node, where the
 published code pads the input of the network by zeros; the biases of Ψ, the same at all frequencies
 and so a spike at the first node, start at zero; layers before a batch norm have no bias, as it
-would never be felt.
+would never be felt. As published, the Fourier branch takes every axis for a periodic one.
 """
 
 from dataclasses import dataclass

@@ -11,8 +11,9 @@ each with a learned matrix W(k) and a linear map of the positions; c_k = 1 for k
 for the conjugate frequencies that need not be stored.
 
 Deviations: the points are scaled to the unit square by the bounding box of their cloud, so that
-normalised or physical coordinates never wrap around the torus; means and not sums over the points,
-so that N may vary. The shape code, given with the data in the paper, is learned here: the mean over
+normalised or physical coordinates do not wrap around the torus several times (opposite edges of the
+box do meet on it, until the deformation parts them); means and not sums over the points, so that N
+may vary. The shape code, given with the data in the paper, is learned here: the mean over
 the points of a linear map of their features.
 """
 
@@ -31,11 +32,12 @@ from cato.config import Count
 from cato.errors import InputError
 from cato.models.layers.channels import ChannelLinear
 from cato.models.layers.spectral import Kept, SpectralConv, kept_modes, spectrum, synthesis
+from cato.models.layers.unit_box import unit_box
 
 _NUM_OCTAVES = 8
 """Frequencies π·2^k of the deformation's features."""
 _TINY = 1e-6
-"""Least extent of a cloud; shift of the pole of the angle away from where a point may well lie."""
+"""Shift of the pole of the angle away from where a point may well lie."""
 
 
 @dataclass(frozen=True)
@@ -56,18 +58,6 @@ def unit_grid(shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "1 D *S"]:
     """Coordinates i/n of the nodes of a torus, channels first."""
     axes = [torch.arange(n, dtype=like.dtype, device=like.device) / n for n in shape]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"))[None]
-
-
-def unit_square(
-    coords: Float[Tensor, "B N 2"], mask: Bool[Tensor, "B N"] | None
-) -> Float[Tensor, "B N 2"]:
-    """Points scaled by the bounding box of their own cloud."""
-    low = high = coords
-    if mask is not None:
-        low = coords.masked_fill(~mask[..., None], torch.inf)
-        high = coords.masked_fill(~mask[..., None], -torch.inf)
-    low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
-    return (coords - low) / (high - low).clamp_min(_TINY)
 
 
 def fourier_basis(
@@ -189,7 +179,7 @@ class GeoFrame(nn.Module):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B C N"]:
         """Points to latent grid, network, latent grid to points; `shape` says nothing here."""
-        place = unit_square(coords, mask)
+        place = unit_box(coords, mask)
         # Angles up to 2π·modes need all their digits, also inside autocast.
         with torch.autocast(h.device.type, enabled=False):
             place = place.to(self.from_points.weight.dtype)

@@ -15,9 +15,9 @@ from cato.models.layers.geo import (
     nonuniform_spectrum,
     nonuniform_synthesis,
     unit_grid,
-    unit_square,
 )
 from cato.models.layers.spectral import kept_modes, spectrum, synthesis
+from cato.models.layers.unit_box import unit_box
 from cato.problem import Problem
 
 seeds = st.integers(0, 2**31)
@@ -73,10 +73,10 @@ def test_padding_and_order_of_the_points_do_not_matter():
 
 def test_units_of_the_coordinates_do_not_matter():
     coords = torch.rand(3, 30, 2, dtype=torch.float64)
-    unit = unit_square(coords, None)
+    unit = unit_box(coords, None)
     assert torch.equal(unit.amin(1), torch.zeros(3, 2).double())
     assert torch.equal(unit.amax(1), torch.ones(3, 2).double())
-    scaled = unit_square(coords * torch.tensor([40.0, 0.1]) - 7, None)
+    scaled = unit_box(coords * torch.tensor([40.0, 0.1]) - 7, None)
     torch.testing.assert_close(scaled, unit)
 
 
