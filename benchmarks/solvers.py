@@ -52,6 +52,8 @@ TARGETS = {
 }
 """Seconds per sample on the machine that `REFERENCE_SECONDS` was measured on."""
 SPEED_UP_TARGET = 1.7
+SCALE_LIMITS = {"smoke": 1, "small": 20, "paper": 240}
+"""Minutes that the generation of all six may take with two workers."""
 MATMUL, POISSON = 1500, 200
 REFERENCE_SECONDS = 0.29
 """Of `reference_work`, by the same clock, on the machine for which the targets were set: an AMD
@@ -78,6 +80,7 @@ def main() -> int:
         "solvers": measure_solvers(num_samples),
         "workers": measure_workers(count, num_rounds),
     }
+    results["generation"] = generation_times(results)
     write_json(RESULTS, results)
     PAGE.write_text(page(results))
     print(PAGE.read_text())
@@ -196,6 +199,22 @@ def own_rate(duration: float) -> float:
     return times / (time.perf_counter() - began)
 
 
+def generation_times(results: dict[str, Any]) -> dict[str, dict[str, float]]:
+    """Minutes for all samples of a scale with two workers, from the time of some of them."""
+    speed_up = results["workers"]["speed_up"]
+    minutes: dict[str, dict[str, float]] = {}
+    for scale in SCALE_LIMITS:
+        minutes[scale] = {}
+        for name in TARGETS:
+            spec = DataSpec(name, scale)
+            if scale == "paper":
+                seconds = results["solvers"][name]["seconds"]
+            else:
+                seconds = median(seconds_of(partial(draw, spec, "train", k)) for k in range(5))
+            minutes[scale][name] = len(spec.tasks) * seconds / speed_up / 60
+    return minutes
+
+
 # The page
 
 
@@ -240,7 +259,17 @@ def page(results: dict[str, Any]) -> str:
         f"Two processes that do nothing but the reference work do it "
         f"{workers['hardware_speed_up']:.2f} times as fast as one.",
         "",
+        "Minutes to generate all samples of a scale with two workers, from processor seconds per "
+        "sample, start-up and compilation not counted:",
+        "",
+        f"| scale | {' | '.join(TARGETS)} | all six | limit |",
+        "|---" * (len(TARGETS) + 3) + "|",
     ]
+    for scale, minutes in results["generation"].items():
+        each = " | ".join(f"{minutes[name]:.2f}" for name in TARGETS)
+        total = sum(minutes.values())
+        lines.append(f"| {scale} | {each} | {total:.1f} | {SCALE_LIMITS[scale]} |")
+    lines.append("")
     return "\n".join(lines)
 
 
