@@ -33,6 +33,7 @@ from cato.models.contract import Operator, Prediction
 from cato.models.layers.channels import ChannelLinear
 from cato.models.layers.galerkin_attention import galerkin_attention
 from cato.models.layers.grid_operator import MeshFrame
+from cato.models.layers.heads import check_heads
 from cato.models.layers.mlp import MLP
 from cato.models.layers.spectral import FourierLayer
 from cato.models.layers.stencil import Stencil
@@ -112,10 +113,8 @@ class GalerkinLayer(nn.Module):
     def __init__(self, config: GalerkinConfig, dimension: int) -> None:
         super().__init__()
         width, self.heads = config.width, config.heads
-        if width % config.heads:
-            raise InputError(
-                f"width must be a multiple of heads; got {width} with {config.heads} heads"
-            )
+        check_heads(width, config.heads)
+        size = width // config.heads
         self.query = nn.Linear(width, width)
         self.key = nn.Linear(width, width)
         self.value = nn.Linear(width, width)
@@ -123,8 +122,8 @@ class GalerkinLayer(nn.Module):
             nn.init.xavier_uniform_(linear.weight, gain=0.01)
             linear.weight.data += 0.01 * torch.eye(width)
             nn.init.zeros_(linear.bias)
-        self.norm_key = HeadNorm(config.heads, width // config.heads)
-        self.norm_value = HeadNorm(config.heads, width // config.heads)
+        self.norm_key = HeadNorm(config.heads, size)
+        self.norm_value = HeadNorm(config.heads, size)
         self.out = nn.Linear(width + config.heads * dimension, width)
         self.mlp = MLP(width, config.hidden, width, F.relu)
 

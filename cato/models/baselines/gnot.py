@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Positive
-from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
+from cato.models.layers.heads import check_heads
 from cato.models.layers.linear_attention import linear_attention
 from cato.models.layers.mlp import MLP
 from cato.models.layers.time import TimeEmbedding
@@ -58,6 +58,7 @@ class LinearAttention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
+        check_heads(width, heads)
         self.heads = heads
         self.query = nn.Linear(width, width)
         self.key_value = nn.Linear(width, 2 * width)
@@ -149,10 +150,6 @@ class GNOT(Operator):
     def __init__(self, config: GNOTConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width = config.width
-        if width % config.heads:
-            raise InputError(
-                f"width must be a multiple of heads; got {width} with {config.heads} heads"
-            )
         num_in = problem.dimension + problem.num_inputs
         self.lift_query = MLP(num_in, width, width)
         self.lift_input = MLP(num_in, width, width)

@@ -35,6 +35,7 @@ from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.models.layers.channels import ChannelMLP
 from cato.models.layers.grid_operator import MeshFrame
+from cato.models.layers.heads import check_heads
 from cato.models.layers.mlp import MLP
 from cato.models.layers.spectral import FourierLayer
 from cato.models.layers.stencil import Stencil
@@ -83,8 +84,7 @@ class WindowAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, window: int) -> None:
         super().__init__()
-        if width % heads:
-            raise InputError(f"width must be a multiple of heads; got {width} with {heads} heads")
+        check_heads(width, heads)
         self.heads = heads
         self.window = window
         self.qkv = nn.Linear(width, 3 * width, bias=False)

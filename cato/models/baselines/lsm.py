@@ -32,8 +32,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Fraction
-from cato.errors import InputError
 from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.heads import check_heads
 from cato.models.layers.stencil import Stencil
 from cato.models.layers.windows import pad_to_multiple
 from cato.problem import Problem
@@ -95,6 +95,7 @@ class LatentSpectral(nn.Module):
     def __init__(self, width: int, config: LSMConfig, periodic: tuple[bool, ...]) -> None:
         super().__init__()
         self.patch, self.heads, self.periodic = config.patch, config.heads, periodic
+        check_heads(width, config.heads)
         size = width // config.heads
         self.latent = nn.Parameter(torch.randn(config.heads, config.tokens, size) / width)
         self.key_value = nn.Linear(width, 2 * width)
@@ -200,10 +201,6 @@ class LSM(GridOperator):
     def __init__(self, config: LSMConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width, last = config.width, max(config.levels - 2, 0)
-        if width % config.heads:
-            raise InputError(
-                f"width must be a multiple of heads; got {width} with {config.heads} heads"
-            )
         widths = [width * 2 ** min(level, last) for level in range(config.levels)]
         self.unet = Level(width, widths, config, self.periodic)
 

@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Positive
-from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
+from cato.models.layers.heads import check_heads
 from cato.models.layers.initialisation import start_small
 from cato.models.layers.mlp import MLP
 from cato.models.layers.time import TimeEmbedding
@@ -61,6 +61,7 @@ class EfficientAttention(nn.Module):
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
+        check_heads(width, heads)
         self.heads = heads
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width)
@@ -150,10 +151,6 @@ class ONO(Operator):
     def __init__(self, config: ONOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width = config.width
-        if width % config.heads:
-            raise InputError(
-                f"width must be a multiple of heads; got {width} with {config.heads} heads"
-            )
         self.lift = MLP(problem.dimension + problem.num_inputs, 2 * width, 2 * width)
         self.time = TimeEmbedding(width) if problem.has_time else None
         hidden = round(config.mlp_ratio * width)

@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.errors import InputError
+from cato.models.layers.heads import check_heads
 
 _EMPTY = 1e-30
 """Least weight of a slice: one that no point belongs to gets the token 0, and not 0/0."""
@@ -36,8 +36,7 @@ class SliceAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, slices: int) -> None:
         super().__init__()
-        if width % heads:
-            raise InputError(f"width must be a multiple of heads; got {width} with {heads} heads")
+        check_heads(width, heads)
         self.heads = heads
         size = width // heads
         self.slice = nn.Linear(size, slices)
