@@ -160,7 +160,10 @@ def test_report_is_one_self_contained_file(run, capsys):
 def test_models_and_benchmarks(capsys):
     models = output_of(capsys, "models")["models"]
     assert {"name", "family", "geometry", "parameters"} <= models[0].keys()
-    assert output_of(capsys, "models", "cato")["--model.width"] == 64
+    assert output_of(capsys, "models", "cato")["--model.width"] == {
+        "default": 64,
+        "darcy_paper": 96,
+    }
     assert output_of(capsys, "benchmarks")["benchmarks"][0]["name"] == "darcy"
     assert "85 × 85" in output_of(capsys, "benchmarks", "darcy")["paper"]
 

@@ -1,5 +1,6 @@
 """The discrete Euler equations: waves, fluxes, conservation, and their linearisation."""
 
+import numba
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -163,5 +164,5 @@ def test_compilation_does_without_a_cache_folder(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return lambda function: function
 
-    monkeypatch.setattr(jit, "njit", njit_without_folder)
+    monkeypatch.setattr(numba, "njit", njit_without_folder)
     assert jit.compiled(abs) is abs

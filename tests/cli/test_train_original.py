@@ -9,7 +9,7 @@ from cato.cli import main
 
 NUM_SAMPLES = 1200
 TINY = ["--model.width", "8", "--model.depth", "1", "--model.slices", "4"]
-FAST = ["--train.epochs", "1", "--train.batch-size", "100", "--train.accelerator", "cpu"]
+FAST = ["--train.batch-size", "8", "--train.minutes", "0.01", "--train.accelerator", "cpu"]
 
 
 @pytest.fixture(scope="module")
