@@ -343,7 +343,7 @@ class StudyCompare:
             out=self.out,
             workers=self.workers,
         )
-        shown = ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "minutes")
+        shown = ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "epochs")
         rows = [{name: row[name] for name in shown} for row in results["rows"]]
         show_rows("rows", rows, self.json)
         if not self.json:
