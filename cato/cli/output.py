@@ -34,7 +34,7 @@ def show_rows(title: str, rows: list[dict[str, Any]], as_json: bool) -> None:
         return
     table = Table(title_justify="left")
     for name in rows[0]:
-        table.add_column(name)
+        table.add_column(name.replace("_", " "), overflow="fold")
     for row in rows:
         table.add_row(*map(readable, row.values()))
     Console().print(table)
