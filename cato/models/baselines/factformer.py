@@ -26,7 +26,7 @@ Deviations:
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import sqrt
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -38,6 +38,7 @@ from cato.config import Count
 from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.models.layers.mlp import MLP
+from cato.models.layers.rotation import Rotation
 from cato.models.layers.time import TimeEmbedding
 from cato.problem import Problem
 
@@ -63,18 +64,6 @@ class FactFormerConfig:
     """Channels of the values of a head; heads × head_dim need not be the width."""
     kernel_ratio: Count = 2
     """Channels d of the queries and keys of a head, in units of `head_dim`."""
-
-
-class Rotation(NamedTuple):
-    """The rotary encoding R of the places on one axis."""
-
-    cos: Float[Tensor, "n pairs"]
-    sin: Float[Tensor, "n pairs"]
-
-    def __call__(self, x: Float[Tensor, "B M n d"]) -> Float[Tensor, "B M n d"]:
-        """Turn the pairs (r, r + d/2) of channels."""
-        a, b = x.chunk(2, dim=-1)
-        return torch.cat((a * self.cos - b * self.sin, a * self.sin + b * self.cos), dim=-1)
 
 
 class AxisKernel(nn.Module):
@@ -205,4 +194,4 @@ def rotation(num_nodes: int, kernel_dim: int, periodic: bool, like: Tensor) -> R
     place = torch.arange(num_nodes, dtype=like.dtype, device=like.device)
     place = place / (num_nodes if periodic else num_nodes - 1)
     angle = place[:, None] * omega
-    return Rotation(angle.cos(), angle.sin())
+    return Rotation.by(angle)

@@ -26,7 +26,7 @@ for a domain of that size. The encoding does not close over periodic seams.
 
 from dataclasses import dataclass
 from math import pi
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -39,6 +39,7 @@ from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.models.layers.galerkin_attention import galerkin_attention
 from cato.models.layers.mlp import MLP
+from cato.models.layers.rotation import Rotation
 from cato.models.layers.time import TimeEmbedding
 from cato.models.layers.unit_box import unit_box
 from cato.problem import Problem
@@ -62,13 +63,6 @@ class OFormerConfig:
     """Deviation of the random frequencies of the query points, in turns per unit length."""
 
 
-class Rotation(NamedTuple):
-    """R at the points of a cloud: pair r of channels is turned by its own angle."""
-
-    cos: Float[Tensor, "B 1 N pairs"]
-    sin: Float[Tensor, "B 1 N pairs"]
-
-
 def rotation(
     coords: Float[Tensor, "B N D"], num_channels: int, nodes_per_length: float
 ) -> Rotation:
@@ -78,13 +72,7 @@ def rotation(
     exponent = torch.arange(share, device=coords.device) / max(share, 1)
     angle = (coords[..., None] * (nodes_per_length * 10000.0**-exponent)).flatten(2)
     angle = F.pad(angle, (0, num_pairs - angle.shape[-1]))[:, None]
-    return Rotation(angle.cos(), angle.sin())
-
-
-def rotate(x: Float[Tensor, "B M N E"], turn: Rotation) -> Float[Tensor, "B M N E"]:
-    """R x, where channels r and r + E/2 are a pair."""
-    a, b = x.chunk(2, dim=-1)
-    return torch.cat((a * turn.cos - b * turn.sin, a * turn.sin + b * turn.cos), dim=-1)
+    return Rotation.by(angle)
 
 
 def instance_norm(
@@ -130,8 +118,8 @@ class RotaryAttention(nn.Module):
             rearrange(linear(x), "b n (m c) -> b m n c", m=self.heads)
             for linear, x in ((self.query, h), (self.key, source), (self.value, source))
         )
-        k = rotate(instance_norm(k, mask), turn)
-        z = galerkin_attention(rotate(q, turn), k, instance_norm(v, mask), mask)
+        k = turn(instance_norm(k, mask))
+        z = galerkin_attention(turn(q), k, instance_norm(v, mask), mask)
         return self.out(rearrange(z, "b m n c -> b n (m c)"))
 
 
