@@ -22,6 +22,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], key=lambda page: page.as_posix()
 )
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FORMULA = re.compile(r"^    .*$", re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 FOLDERS = ("benchmarks/", "cato/", "docs/", "examples/", "tests/")
@@ -46,7 +47,7 @@ class Page(NamedTuple):
 
 def read(page: Path) -> Page:
     text = page.read_text()
-    prose = FENCE.sub("", text)
+    prose = FORMULA.sub("", FENCE.sub("", text))
     return Page(FENCE.findall(text), SPAN.findall(prose), LINK.findall(prose))
 
 
