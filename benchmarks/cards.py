@@ -16,7 +16,7 @@ from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import atomic_write, read_json
 from cato.models.registry import MODELS, model_entry
 from cato.physics import LossConfig
-from cato.training.config import RunConfig, TrainConfig, options_of, recipe
+from cato.training.config import TrainConfig, options_of, recipe
 
 ROOT = Path(__file__).parent.parent
 CARDS = ROOT / "docs" / "models"
@@ -77,13 +77,9 @@ def recipe_row(name: str, benchmark: str) -> str:
         compared = f"{published} M ({count / published / 1e6 - 1:+.1%})"
     return (
         f"| {get_benchmark(benchmark).title} | {changes(config.model, type(config.model)())} "
-        f"| {training(config)} | {changes(config.loss, LossConfig())} | {count:,} | {compared} |"
+        f"| {changes(config.train, TrainConfig())} | {changes(config.loss, LossConfig())} "
+        f"| {count:,} | {compared} |"
     )
-
-
-def training(config: RunConfig) -> str:
-    """What the recipe says of training beyond the defaults."""
-    return changes(config.train, TrainConfig())
 
 
 def changes(config: Any, default: Any) -> str:

@@ -87,10 +87,11 @@ def plan(
     if len(set(seeds)) < len(seeds):
         raise InputError(f"the seeds must differ; got {', '.join(map(str, seeds))}")
     budget = "recipe" if minutes is None else f"{minutes:g}min"
+    able = {benchmark: _models_for(benchmark, scale, models) for benchmark in benchmarks}
     jobs = {}
     for seed in seeds:  # outermost, so that a study under way covers all benchmarks evenly
-        for benchmark in benchmarks:
-            for name in _models_for(benchmark, scale, models):
+        for benchmark, names in able.items():
+            for name in names:
                 values = recipe(benchmark, scale, name).to_dict()
                 values["train"] |= {"seed": seed, "minutes": minutes}
                 values["data"] |= {"root": str(data)}
@@ -109,7 +110,7 @@ def _models_for(benchmark: str, scale: str, models: Sequence[str]) -> list[str]:
         why = model_entry(unable[0]).operator.why_not_cloud
         raise InputError(f"{', '.join(unable)} cannot do {benchmark}: {why}")
     if unable:
-        note(f"{benchmark} is left to the others by {', '.join(unable)}: works on meshes only")
+        note(f"{', '.join(unable)} cannot do {benchmark}, a {problem.geometry}: left out")
     return list(dict.fromkeys(able))
 
 

@@ -10,6 +10,7 @@ from cato.data.dataset import Batch, Dataset
 from cato.physics import gradient, inverse_metric
 from cato.problem import Problem
 from cato.surrogate import Surrogate
+from cato.training.evaluate import solve_all
 
 
 class Slopes(NamedTuple):
@@ -67,18 +68,9 @@ def case_of(data: Dataset, index: int, surrogate: Surrogate | None = None) -> Ca
     return Case(problem, case.coords, case.inputs, case.truth, frames(solution), slopes)
 
 
-@torch.no_grad()
 def solve_one(surrogate: Surrogate, data: Dataset, index: int) -> torch.Tensor:
     """The surrogate's solution of one sample, on the CPU."""
-    batch = data.batch([index])
-    device = surrogate.device
-    solution = surrogate.solve(
-        batch.coords.to(device),
-        batch.inputs.to(device),
-        shape=data.problem.shape,
-        mask=None if batch.mask is None else batch.mask.to(device),
-    )
-    return solution[0].float().cpu()
+    return solve_all(surrogate, data.subset([index]))[0]
 
 
 @torch.no_grad()

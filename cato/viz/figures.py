@@ -89,7 +89,7 @@ def _steady_sample(case: Case, title: str) -> Figure:
     figure, axes = new_figure(num_rows, 4, (11.6, num_rows * height + 0.3), title)
     for channel in range(num_inputs):
         _draw_input(axes[channel, 0], case, channel)
-    for panels, row in zip(axes[:, 1:], rows, strict=False):
+    for panels, row in zip(axes[: len(rows), 1:], rows, strict=True):
         _draw_row(panels, case, row)
     hide_empty(axes)
     return figure

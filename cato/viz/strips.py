@@ -91,7 +91,7 @@ def _draw_inputs(
     """
     problem = case.problem
     common: Collection | None = None
-    for panel, channel in zip(panels, given, strict=False):
+    for panel, channel in zip(panels[: len(given)], given, strict=True):
         values = case.inputs[:, channel]
         if problem.time == "rollout" and problem.num_outputs == 1:
             common = _draw_scaled(panel, case, values, **_value_limits(shared, 0))
@@ -111,7 +111,7 @@ def _draw_scaled(axes: Axes, case: Case, values: np.ndarray, **style: Any) -> Co
 
 
 def _title_times(panels: np.ndarray, case: Case, steps: list[int], channel: int) -> None:
-    for panel, step in zip(panels, steps, strict=False):
+    for panel, step in zip(panels[: len(steps)], steps, strict=True):
         time = view_of(case.problem).time_title(step)
         panel.set_title(f"{case.problem.outputs[channel]}, {time}", fontsize=9)
 
