@@ -12,6 +12,7 @@ from tyro.conf import Positional
 
 from cato.cli.output import show, show_rows
 from cato.cli.parsing import GROUPS, parse, settings_type
+from cato.cli.studies import STUDIES
 from cato.errors import InputError
 from cato.progress import note
 
@@ -302,54 +303,6 @@ class Demo:
         show("demo: CATO on Darcy flow", figures, self.json, f"open {path}")
 
 
-@dataclass
-class StudyCompare:
-    """Models side by side on the benchmarks: a queue of trainings, one results file, one page."""
-
-    models: tuple[str, ...] = ("cato",)
-    """Their names, see `cato models`; cato is CATO-PC on clouds."""
-    benchmarks: tuple[str, ...] = ()
-    """Their names; all six by default."""
-    scale: str = "small"
-    """paper, small or smoke."""
-    seeds: tuple[int, ...] = (0,)
-    """Seeds of the trainings."""
-    minutes: float | None = None
-    """Training time of each; by the recipe's epochs unless given."""
-    data: Path = Path("data")
-    """Folder of the data files."""
-    runs: Path = Path("runs/compare")
-    """Folder of the run folders; a killed study goes on there."""
-    out: Path = Path("results/compare")
-    """Folder of the results."""
-    workers: int | None = None
-    """Trainings at a time, one thread each; one per core by default."""
-    json: bool = False
-    """Print one JSON object."""
-
-    def run(self) -> None:
-        """Train, collect and write."""
-        from cato.data.benchmarks import BENCHMARKS
-        from cato.studies.compare import compare
-
-        results = compare(
-            self.models,
-            self.benchmarks or tuple(BENCHMARKS),
-            scale=self.scale,
-            seeds=self.seeds,
-            minutes=self.minutes,
-            data=self.data,
-            runs=self.runs,
-            out=self.out,
-            workers=self.workers,
-        )
-        shown = ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "epochs")
-        rows = [{name: row[name] for name in shown} for row in results["rows"]]
-        show_rows("rows", rows, self.json)
-        if not self.json:
-            print(f"wrote {self.out / 'compare.json'} and {self.out / 'compare.md'}")
-
-
 COMMANDS: dict[str, type[Any]] = {
     "generate": Generate,
     "train": Train,
@@ -358,6 +311,6 @@ COMMANDS: dict[str, type[Any]] = {
     "report": Report,
     "models": Models,
     "benchmarks": Benchmarks,
-    "study compare": StudyCompare,
+    **STUDIES,
     "demo": Demo,
 }

@@ -6,7 +6,6 @@ the validation split; the test split is read once, after that.
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,8 @@ from cato.files import read_json, write_json
 from cato.models.registry import default_model, model_entry
 from cato.progress import note
 from cato.studies.jobs import figures_of, run_jobs
-from cato.training.config import RunConfig, recipe, run_config
+from cato.studies.variants import data_in, num_parameters, outcome, percent, varied
+from cato.training.config import RunConfig
 from cato.training.evaluate import evaluate, evaluate_run
 from cato.training.run import Run, environment
 from cato.training.weights import data_spec, load_splits, load_surrogate
@@ -92,11 +92,9 @@ def plan(
     for seed in seeds:  # outermost, so that a study under way covers all benchmarks evenly
         for benchmark, names in able.items():
             for name in names:
-                values = recipe(benchmark, scale, name).to_dict()
-                values["train"] |= {"seed": seed, "minutes": minutes}
-                values["data"] |= {"root": str(data)}
+                train = {"train": {"seed": seed, "minutes": minutes}}
                 job = f"{benchmark}-{scale}-{name}-{budget}-seed{seed}"
-                jobs[job] = run_config(values, "study")
+                jobs[job] = varied(benchmark, scale, name, train, data_in(data))
     return jobs
 
 
@@ -124,22 +122,14 @@ def _by_model_and_benchmark(runs: dict[str, Run]) -> dict[tuple[str, str], list[
 def _row(runs: list[Run]) -> dict[str, Any]:
     """One model on one benchmark, over the seeds."""
     found = [figures_of(run) for run in runs]
-    logs = [run.log() for run in runs]
-    errors = [figures["relative_l2"] for figures in found]
     frames = [figures["frame_errors"] for figures in found if figures["frame_errors"]]
-    surrogate = load_surrogate(runs[0])
     return {
         "benchmark": runs[0].config.benchmark,
         "model": runs[0].config.model_name,
-        "relative_l2": mean(errors),
-        "spread": stdev(errors) if len(errors) > 1 else None,
-        "errors": errors,
-        "validation": mean(min(line["validation"] for line in log) for log in logs),
+        **outcome(runs),
         "mean_predictor": found[0]["mean_predictor"],
         "frame_errors": np.mean(frames, axis=0).tolist() if frames else None,
-        "parameters": sum(p.numel() for p in surrogate.model.parameters()),
-        "epochs": mean(log[-1]["epoch"] for log in logs),
-        "minutes": mean(log[-1]["seconds"] / 60 for log in logs),
+        "parameters": num_parameters(runs[0]),
         **_times(runs[0]),
     }
 
@@ -209,9 +199,8 @@ def _table(rows: list[dict[str, Any]], benchmark: str) -> list[str]:
     )
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for row in chosen:
-        spread = "" if row["spread"] is None else f" ± {row['spread']:.2%}"
         lines.append(
-            f"| {model_entry(row['model']).title} | {row['relative_l2']:.2%}{spread} "
+            f"| {model_entry(row['model']).title} | {percent(row['relative_l2'], row['spread'])} "
             f"| {row['mean_predictor']:.1%} | {row['epochs']:.1f} "
             f"| {1000 * row['seconds_per_sample']:.3g} ms "
             f"| {1000 * row['solver_seconds_per_sample']:.3g} ms | {row['parameters']:,} |"

@@ -25,21 +25,21 @@ class AxialAttention(nn.Module):
     Args:
         width: Channels C.
         heads: Heads M; C / M must be even, for the rotary pairs.
-        num_axes: Mesh axes.
+        axes: The mesh axes to attend along; the paper's operator has all.
         share_qkv: One W_Q, W_K, W_V for all axes, as the paper writes it, or one set per axis.
     """
 
-    def __init__(self, width: int, heads: int, num_axes: int, share_qkv: bool = True) -> None:
+    def __init__(self, width: int, heads: int, axes: Sequence[int], share_qkv: bool = True) -> None:
         super().__init__()
         if width % heads or (width // heads) % 2:
             raise InputError(
                 f"width must be a multiple of 2 × heads, for the rotary pairs; "
                 f"got width {width} with {heads} heads"
             )
-        self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width * (1 if share_qkv else num_axes), bias=False)
+        self.heads, self.axes = heads, tuple(axes)
+        self.qkv = nn.Linear(width, 3 * width * (1 if share_qkv else len(axes)), bias=False)
         # W_O of all axes side by side: the sum over axes is one matrix product.
-        self.out = nn.Linear(num_axes * width, width, bias=False)
+        self.out = nn.Linear(len(axes) * width, width, bias=False)
 
     def forward(
         self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Float[Tensor, "B *mesh pairs 2"]]
@@ -48,26 +48,29 @@ class AxialAttention(nn.Module):
         qkv = self.qkv(h)
         fast = cpu_attention.supported(qkv)
         attend = cpu_attention.axial_attention if fast else axial_attention
-        return self.out(attend(qkv, turns, self.heads))
+        turns = [turns[axis] for axis in self.axes]
+        return self.out(attend(qkv, turns, self.heads, self.axes))
 
 
 def axial_attention(
     qkv: Float[Tensor, "B *mesh projections"],
     turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],
     heads: int,
+    axes: Sequence[int] | None = None,
 ) -> Float[Tensor, "B *mesh axes_C"]:
-    """Attention along every axis, side by side, in PyTorch's operations.
+    """Attention along mesh `axes`, all by default, side by side, in PyTorch's operations.
 
     `cpu_attention` computes the same in compiled loops, several times faster on CPUs.
 
-    `qkv` holds (q, k, v) once for all axes, or once per axis.
+    `qkv` holds (q, k, v) once for all axes, or once per axis; `turns` one rotation per axis.
     """
-    num_axes, width = len(turns), 2 * turns[0].shape[-2] * heads
+    axes = range(len(turns)) if axes is None else axes
+    width = 2 * turns[0].shape[-2] * heads
     parts = qkv.split(width, dim=-1)
-    per_axis = [parts[:3]] * num_axes if len(parts) == 3 else zip(*3 * [iter(parts)], strict=True)
+    per_axis = [parts[:3]] * len(axes) if len(parts) == 3 else zip(*3 * [iter(parts)], strict=True)
     lines = [
         attend_along(rotate(q, turn), rotate(k, turn), v, axis + 1, heads)
-        for axis, (turn, (q, k, v)) in enumerate(zip(turns, per_axis, strict=True))
+        for axis, turn, (q, k, v) in zip(axes, turns, per_axis, strict=True)
     ]
     return torch.cat(lines, dim=-1)
 

@@ -46,15 +46,26 @@ class LocalOperator(nn.Module):
 
 
 class CatoBlock(nn.Module):
-    """One layer of CATO."""
+    """One layer of CATO.
 
-    def __init__(self, attention: AxialAttention, local: LocalOperator, mlp: MLP) -> None:
+    Args:
+        norms: Of the attention and the MLP: layer norms, or identities in the paper's theory.
+        attention: A.
+        local: L, or None for a block without.
+        mlp: MLP.
+    """
+
+    def __init__(
+        self,
+        norms: tuple[nn.Module, nn.Module],
+        attention: AxialAttention,
+        local: LocalOperator | None,
+        mlp: MLP,
+    ) -> None:
         super().__init__()
-        width = local.pointwise.out_features
-        self.norm_attention = nn.LayerNorm(width)
+        self.norm_attention, self.norm_mlp = norms
         self.attention = attention
         self.local = local
-        self.norm_mlp = nn.LayerNorm(width)
         self.mlp = mlp
 
     def forward(
@@ -62,5 +73,7 @@ class CatoBlock(nn.Module):
     ) -> Float[Tensor, "B *mesh C"]:
         """The two residual updates; `turns` are the rotations by the chart coordinates ζ."""
         normed = self.norm_attention(h)
-        h = h + self.attention(normed, turns) + self.local(normed)
+        h = h + self.attention(normed, turns)
+        if self.local is not None:
+            h = h + self.local(normed)
         return h + self.mlp(self.norm_mlp(h))

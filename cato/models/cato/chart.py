@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-ChartKind = Literal["learned", "normalised", "raw"]
+ChartKind = Literal["learned", "normalised", "raw", "none"]
 
 
 class Chart(nn.Module):
@@ -23,7 +23,8 @@ class Chart(nn.Module):
     Args:
         dimension: Number of physical coordinates D, and of chart coordinates.
         kind: `learned`, the paper's; `normalised`, each sample's bounding box scaled to [−1, 1]^D;
-            `raw`, the coordinates as they are. The last two are the paper's ablation.
+            `raw`, the coordinates as they are; `none`, every node at 0, so that attention knows no
+            place. All but the first are for ablation.
         hidden: Width of the learned chart's hidden layer.
     """
 
@@ -42,6 +43,8 @@ class Chart(nn.Module):
             return torch.tanh(self.out(F.silu(self.hidden(x))))
         if self.kind == "raw":
             return x
+        if self.kind == "none":
+            return torch.zeros_like(x)
         low, high = x, x
         if mask is not None:
             low = x.masked_fill(~mask[..., None], torch.inf)

@@ -67,33 +67,36 @@ def axial_attention(
     qkv: Float[Tensor, "B *mesh projections"],
     turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],
     heads: int,
+    axes: Sequence[int] | None = None,
 ) -> Float[Tensor, "B *mesh axes_C"]:
-    """Attention along every mesh axis, side by side.
+    """Attention along several mesh axes, side by side.
 
     Args:
         qkv: q, k and v of C channels each, once for all axes or once per axis; head m owns channels
             m C / heads to (m + 1) C / heads of each.
         turns: For every axis the rotations (cos, sin) of a head's pairs of channels.
         heads: Number of heads.
+        axes: The mesh axes; all by default.
     """
+    axes = tuple(range(len(turns)) if axes is None else axes)
     # The kernels trust sizes and types; a turn that does not fit stops here.
     turns = [turn.flatten(-2).expand(*qkv.shape[:-1], -1).to(qkv) for turn in turns]
-    return LineAttention.apply(heads, *(x.contiguous() for x in (qkv, *turns)))
+    return LineAttention.apply(heads, axes, *(x.contiguous() for x in (qkv, *turns)))
 
 
 class LineAttention(torch.autograd.Function):
     """The kernels as a once differentiable function of qkv and turns, both "B *mesh channels"."""
 
     @staticmethod
-    def forward(ctx: Any, heads: int, qkv: Tensor, *turns: Tensor) -> Tensor:
+    def forward(ctx: Any, heads: int, axes: tuple[int, ...], qkv: Tensor, *turns: Tensor) -> Tensor:
         """Attend along every axis."""
-        axes = lines_of_axes(qkv, turns, heads)
+        bundles = lines_of_axes(qkv, turns, heads, axes)
         out = qkv.new_empty(*qkv.shape[:-1], len(axes) * heads * turns[0].shape[-1])
-        statistics = [qkv.new_empty(lines.number, heads, 2, lines.length) for lines in axes]
-        for lines, turn, statistic in zip(axes, turns, statistics, strict=True):
+        statistics = [qkv.new_empty(lines.number, heads, 2, lines.length) for lines in bundles]
+        for lines, turn, statistic in zip(bundles, turns, statistics, strict=True):
             arrays = matrix(qkv), matrix(turn), matrix(out), statistic.numpy()
             over_lines(kernels().attend, lines, *arrays)
-        ctx.axes = axes
+        ctx.bundles = bundles
         ctx.save_for_backward(qkv, *turns, *statistics)
         return out
 
@@ -105,17 +108,22 @@ class LineAttention(torch.autograd.Function):
                 "the compiled attention cannot be differentiated twice; "
                 "in float64, model and data take PyTorch's operations, which can"
             )
-        num_axes = len(ctx.axes)
+        num_axes = len(ctx.bundles)
         qkv, *rest = ctx.saved_tensors
         turns, statistics = rest[:num_axes], rest[num_axes:]
         grad_out, grad_qkv = grad_out.contiguous(), torch.empty_like(qkv)
         grad_turns = [torch.empty_like(turn) for turn in turns]
-        for axis, lines in enumerate(ctx.axes):
-            arrays = matrix(qkv), matrix(turns[axis]), matrix(grad_out), statistics[axis].numpy()
-            gradients = matrix(grad_qkv), matrix(grad_turns[axis])
-            add = axis > 0 and lines.first_input == 0
+        for number, lines in enumerate(ctx.bundles):
+            arrays = (
+                matrix(qkv),
+                matrix(turns[number]),
+                matrix(grad_out),
+                statistics[number].numpy(),
+            )
+            gradients = matrix(grad_qkv), matrix(grad_turns[number])
+            add = number > 0 and lines.first_input == 0
             over_lines(kernels().attend_backward, lines, *arrays, *gradients, add)
-        return None, grad_qkv, *grad_turns
+        return None, None, grad_qkv, *grad_turns
 
 
 def matrix(x: Tensor) -> np.ndarray:
@@ -123,22 +131,24 @@ def matrix(x: Tensor) -> np.ndarray:
     return x.detach().flatten(0, -2).numpy()
 
 
-def lines_of_axes(qkv: Tensor, turns: Sequence[Tensor], heads: int) -> list[Any]:
-    """How the lines of every axis lie in memory."""
+def lines_of_axes(
+    qkv: Tensor, turns: Sequence[Tensor], heads: int, axes: Sequence[int]
+) -> list[Any]:
+    """How the lines along each of the axes lie in memory."""
     batch, *mesh, channels = qkv.shape
     width = heads * turns[0].shape[-1]
     step = 0 if channels == 3 * width else 3 * width
     assert channels == 3 * width + (len(turns) - 1) * step
     return [
         kernels().Lines(
-            number=batch * math.prod(mesh) // length,
-            length=length,
+            number=batch * math.prod(mesh) // mesh[axis],
+            length=mesh[axis],
             stride=math.prod(mesh[axis + 1 :]),
             heads=heads,
-            first_input=axis * step,
-            first_output=axis * width,
+            first_input=number * step,
+            first_output=number * width,
         )
-        for axis, length in enumerate(mesh)
+        for number, axis in enumerate(axes)
     ]
 
 

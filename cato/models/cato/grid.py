@@ -4,13 +4,16 @@ Lift, learned chart, L blocks of charted axial attention with a local operator, 
 solution head û and a flux head q̂ that estimates ∇u.
 
 What the paper leaves open is a setting here: MLP ratio, stencil size, chart width, sharing of the
-projections between axes, rotary base and scale. The lift and the blocks use GELU.
+projections between axes, rotary base and scale. The lift and the blocks use GELU. Layer norms, the
+local operator and each axis of attention can be left out: the paper's theory and the ablations do.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import partial
+from typing import Annotated, ClassVar
 
 import torch
+from annotated_types import Ge
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
@@ -38,8 +41,12 @@ class CatoConfig:
     """Attention heads M; width must be a multiple of twice this."""
     mlp_ratio: Positive = 2.0
     """Hidden width of the block's MLP, in units of the width."""
-    kernel: Count = 3
-    """Nodes k along each axis of the local operator's stencil; odd."""
+    kernel: Annotated[int, Ge(0)] = 3
+    """Nodes k along each axis of the local operator's stencil; odd, or 0 for no local operator."""
+    norm: bool = True
+    """Layer norms; identities otherwise, as in the paper's theory."""
+    axes: tuple[int, ...] = ()
+    """Mesh axes to attend along: 0 are columns, 1 rows. All unless given."""
     chart: ChartKind = "learned"
     """Coordinates that place the attention: the learned chart, or for ablation plain ones."""
     chart_hidden: Count = 64
@@ -63,21 +70,28 @@ class Cato(Operator):
 
     def __init__(self, config: CatoConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        if config.kernel % 2 == 0:
+        if config.kernel and config.kernel % 2 == 0:
             raise InputError(f"kernel must be odd, so that it has a centre; got {config.kernel}")
-        width, num_axes = config.width, len(problem.shape)
+        width, axes = config.width, config.axes or tuple(range(len(problem.shape)))
+        if not set(axes) <= set(range(len(problem.shape))) or len(set(axes)) < len(axes):
+            raise InputError(
+                f"axes must be different axes of the mesh, 0 to {len(problem.shape) - 1}; "
+                f"got {', '.join(map(str, axes))}"
+            )
+        norm = partial(nn.LayerNorm, width) if config.norm else nn.Identity
         self.lift = MLP(problem.dimension + problem.num_inputs, width, width)
         self.time = TimeEmbedding(width) if problem.has_time else None
         self.chart = Chart(problem.dimension, config.chart, config.chart_hidden)
         self.blocks = nn.ModuleList(
             CatoBlock(
-                AxialAttention(width, config.heads, num_axes, config.share_qkv),
-                LocalOperator(width, config.kernel, problem.periodic),
+                (norm(), norm()),
+                AxialAttention(width, config.heads, axes, config.share_qkv),
+                LocalOperator(width, config.kernel, problem.periodic) if config.kernel else None,
                 MLP(width, round(config.mlp_ratio * width), width),
             )
             for _ in range(config.depth)
         )
-        self.norm = nn.LayerNorm(width)
+        self.norm = norm()
         self.solution_head = nn.Linear(width, problem.num_outputs)
         self.flux_head = nn.Linear(width, problem.num_outputs * problem.dimension)
         self.register_buffer(

@@ -1,0 +1,99 @@
+"""The studies as commands: `cato study compare` and its sisters."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cato.cli.output import show_rows
+
+
+@dataclass
+class Study:
+    """What the studies have in common: a queue of trainings that a killed study goes on with."""
+
+    scale: str = "small"
+    """paper, small or smoke."""
+    seeds: tuple[int, ...] = (0,)
+    """Seeds of the trainings."""
+    data: Path = Path("data")
+    """Folder of the data files."""
+    runs: Path = Path("runs/studies")
+    """Folder of the run folders; a killed study goes on there."""
+    out: Path = Path("results")
+    """Folder of the results."""
+    workers: int | None = None
+    """Trainings at a time, one thread each; one per core by default."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def show(self, rows: list[dict[str, Any]], columns: Sequence[str], *files: str) -> None:
+        """Some columns of the results, and what was written."""
+        show_rows("rows", [{name: row[name] for name in columns} for row in rows], self.json)
+        if not self.json:
+            print(f"wrote {', '.join(str(self.out / file) for file in files)}")
+
+    def options(self) -> dict[str, Any]:
+        """The options that every study takes."""
+        names = ("scale", "seeds", "data", "runs", "out", "workers")
+        return {name: getattr(self, name) for name in names}
+
+
+@dataclass
+class StudyCompare(Study):
+    """Models side by side on the benchmarks: a queue of trainings, one results file, one page."""
+
+    models: tuple[str, ...] = ("cato",)
+    """Their names, see `cato models`; cato is CATO-PC on clouds."""
+    benchmarks: tuple[str, ...] = ()
+    """Their names; all six by default."""
+    minutes: float | None = None
+    """Training time of each; by the recipe's epochs unless given."""
+    runs: Path = Path("runs/compare")
+    """Folder of the run folders; a killed study goes on there."""
+    out: Path = Path("results/compare")
+    """Folder of the results."""
+
+    def run(self) -> None:
+        """Train, collect and write."""
+        from cato.data.benchmarks import BENCHMARKS
+        from cato.studies.compare import compare
+
+        results = compare(
+            self.models,
+            self.benchmarks or tuple(BENCHMARKS),
+            minutes=self.minutes,
+            **self.options(),
+        )
+        columns = ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "epochs")
+        self.show(results["rows"], columns, "compare.json", "compare.md")
+
+
+@dataclass
+class StudyAblation(Study):
+    """One change at a time: CATO with a part left out, or an open choice made differently."""
+
+    questions: tuple[str, ...] = ()
+    """What to change, such as chart or "rotary scale"; all that make sense by default."""
+    benchmarks: tuple[str, ...] = ("darcy",)
+    """Their names."""
+    share: float = 1.0
+    """Of the recipe's epochs that every training gets."""
+    runs: Path = Path("runs/ablation")
+    """Folder of the run folders; a killed study goes on there."""
+    out: Path = Path("results/ablation")
+    """Folder of the results."""
+
+    def run(self) -> None:
+        """Train, collect and write."""
+        from cato.studies.ablation import ablation
+
+        results = ablation(self.questions, self.benchmarks, share=self.share, **self.options())
+        columns = ("benchmark", "question", "answer", "validation", "validation_spread")
+        self.show(results["rows"], columns, "ablation.json", "ablation.md")
+
+
+STUDIES: dict[str, type[Any]] = {
+    "study compare": StudyCompare,
+    "study ablation": StudyAblation,
+}

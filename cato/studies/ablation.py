@@ -1,0 +1,228 @@
+"""One change at a time: CATO's recipe with a part left out, or an open choice made differently.
+
+Every answer to a question differs from the recipe in the settings listed here and in nothing else.
+They are judged by the lowest validation error: defaults follow from them, and the test split must
+choose nothing.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from cato.data.benchmarks import get_benchmark
+from cato.data.generate import generate_file
+from cato.errors import InputError
+from cato.files import write_json
+from cato.models.registry import default_model, model_entry
+from cato.studies.jobs import run_jobs
+from cato.studies.variants import Changes, data_in, num_parameters, outcome, percent, varied
+from cato.training.config import RunConfig, recipe
+from cato.training.run import Run, environment
+from cato.training.weights import data_spec
+
+RECIPE = "the recipe"
+_PHYSICAL = {"gradient": 0.2, "flux": 0.2, "consistency": 0.05}
+
+QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
+    "chart": {
+        "normalised coordinates": {"model": {"chart": "normalised"}},
+        "raw coordinates": {"model": {"chart": "raw"}},
+        "no positions": {"model": {"chart": "none"}},
+    },
+    "attention": {
+        "without rows": {"model": {"axes": [0]}},
+        "without columns": {"model": {"axes": [1]}},
+    },
+    "projections": {"separate for each axis": {"model": {"share_qkv": False}}},
+    "local operator": {"without": {"model": {"kernel": 0}}},
+    "stencil": {"5 × 5": {"model": {"kernel": 5}}},
+    "rotary scale": {
+        "1, as in the paper": {"model": {"rotary_scale": 1.0}},
+        "10": {"model": {"rotary_scale": 10.0}},
+        "30": {"model": {"rotary_scale": 30.0}},
+        "100": {"model": {"rotary_scale": 100.0}},
+        "learned from 10": {"model": {"rotary_scale": 10.0, "learn_rotary_scale": True}},
+    },
+    "width of the MLP": {
+        "ratio 1": {"model": {"mlp_ratio": 1.0}},
+        "ratio 4": {"model": {"mlp_ratio": 4.0}},
+    },
+    "width of the chart": {
+        "16": {"model": {"chart_hidden": 16}},
+        "256": {"model": {"chart_hidden": 256}},
+    },
+    "heads": {
+        "1": {"model": {"heads": 1}},
+        "4": {"model": {"heads": 4}},
+    },
+    "loss": {
+        "values alone": {"loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0, "gdl": 0.0}},
+        "values and gdl": {"loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0, "gdl": 0.1}},
+        "physical terms, no gdl": {"loss": _PHYSICAL | {"gdl": 0.0}},
+        "physical terms and gdl": {"loss": _PHYSICAL | {"gdl": 0.1}},
+        "no gradient term": {"loss": {"gradient": 0.0}},
+        "no flux term": {"loss": {"flux": 0.0, "consistency": 0.0}},
+        "no consistency term": {"loss": {"consistency": 0.0}},
+        "gradients in raw units": {"loss": {"gradient_scale": "raw"}},
+    },
+    "optimizer": {
+        "AdamW 1e-3": {"train": {"optimizer": "adamw"}},
+        "AdamW 2e-3": {"train": {"optimizer": "adamw", "learning_rate": 2e-3}},
+    },
+    "learning rate of Muon": {
+        "1e-3": {"train": {"muon_learning_rate": 1e-3}},
+        "4e-3": {"train": {"muon_learning_rate": 4e-3}},
+    },
+    "scale of the residual updates": {
+        "0.1": {"model": {"layer_scale": 0.1}},
+        "0.01": {"model": {"layer_scale": 0.01}},
+    },
+    "neighbours": {
+        "8": {"model": {"neighbours": 8}},
+        "32": {"model": {"neighbours": 32}},
+    },
+    "slices": {
+        "32": {"model": {"slices": 32}},
+        "128": {"model": {"slices": 128}},
+    },
+}
+"""Answers by question; each is the settings it changes."""
+
+
+def ablation(
+    questions: Sequence[str],
+    benchmarks: Sequence[str],
+    *,
+    scale: str = "small",
+    seeds: Sequence[int] = (0,),
+    share: float = 1.0,
+    data: Path = Path("data"),
+    runs: Path = Path("runs/ablation"),
+    out: Path = Path("results/ablation"),
+    workers: int | None = None,
+) -> dict[str, Any]:
+    """Train what is missing and write ablation.json and ablation.md.
+
+    Args:
+        questions: Their names; all that make sense for a benchmark if empty.
+        benchmarks: Their names.
+        scale: Of data and recipes.
+        seeds: Of the trainings.
+        share: Of the recipe's epochs that every training gets.
+        data: Folder of the data files.
+        runs: Folder of the run folders.
+        out: Folder of the results.
+        workers: Trainings at a time, one thread each; one per core by default.
+
+    Returns:
+        The contents of ablation.json.
+    """
+    table = {name: answers_for(name, scale, questions) for name in benchmarks}
+    jobs: dict[str, RunConfig] = {}
+    names: dict[tuple[str, str, str], list[str]] = {}
+    for seed in seeds:
+        for benchmark, answers in table.items():
+            for (question, answer), changes in answers.items():
+                model = default_model(get_benchmark(benchmark).problem(scale))
+                epochs = recipe(benchmark, scale, model).train.epochs
+                train = {"epochs": max(1, round(share * epochs)), "seed": seed}
+                job = _job_name(benchmark, scale, changes, train)
+                jobs[job] = varied(
+                    benchmark, scale, model, changes, {"train": train}, data_in(data)
+                )
+                names.setdefault((benchmark, question, answer), []).append(job)
+    for config in {job.benchmark: job for job in jobs.values()}.values():
+        generate_file(data_spec(config), data, workers)
+    finished = run_jobs(jobs, runs, workers, "ablation")
+    results = {
+        "settings": {"scale": scale, "seeds": list(seeds), "share": share, "threads": 1},
+        "environment": environment(),
+        "rows": [
+            _row(*key, [finished[job] for job in group], table[key[0]][key[1:]])
+            for key, group in names.items()
+        ],
+    }
+    write_json(out / "ablation.json", results)
+    write_page(results, out)
+    return results
+
+
+def answers_for(
+    benchmark: str, scale: str, questions: Sequence[str]
+) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    """The recipe itself, and every answer that changes it and whose settings its model has."""
+    unknown = [name for name in questions if name not in QUESTIONS]
+    if unknown:
+        raise InputError(f"no question {unknown[0]!r}; choose from {', '.join(QUESTIONS)}")
+    problem = get_benchmark(benchmark).problem(scale)
+    base = recipe(benchmark, scale, default_model(problem)).to_dict()
+    if problem.geometry == "cloud":
+        del base["loss"]["gradient_scale"], base["loss"]["gdl"]  # its points have no gradients
+    chosen: dict[tuple[str, str], dict[str, dict[str, Any]]] = {("", RECIPE): {}}
+    for question in questions or QUESTIONS:
+        for answer, changes in QUESTIONS[question].items():
+            pairs = [(base[group], n, v) for group, new in changes.items() for n, v in new.items()]
+            known = all(name in group for group, name, _ in pairs)
+            if known and any(group[name] != value for group, name, value in pairs):
+                chosen[question, answer] = changes
+    return chosen
+
+
+def _job_name(benchmark: str, scale: str, changes: Changes, train: dict[str, int]) -> str:
+    """By what is changed, so that equal answers to two questions are one training."""
+    settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
+    tag = "_".join(settings).replace(" ", "") or "recipe"
+    return f"{benchmark}-{scale}-{tag}-epochs{train['epochs']}-seed{train['seed']}"
+
+
+def _row(
+    benchmark: str, question: str, answer: str, runs: list[Run], changes: Changes
+) -> dict[str, Any]:
+    return {
+        "benchmark": benchmark,
+        "model": runs[0].config.model_name,
+        "question": question,
+        "answer": answer,
+        "changes": {group: dict(new) for group, new in changes.items()},
+        "parameters": num_parameters(runs[0]),
+        **outcome(runs),
+    }
+
+
+def write_page(results: dict[str, Any], out: Path) -> None:
+    """ablation.md, from the results alone."""
+    settings = results["settings"]
+    lines = [
+        "# One change at a time",
+        "",
+        "<!-- written by `cato study ablation` from ablation.json; do not edit -->",
+        "",
+        f"Scale `{settings['scale']}`, {settings['share']:.0%} of the recipe's epochs, "
+        f"{len(settings['seeds'])} seed(s), one thread. The figure is the lowest validation error "
+        "(relative L2 on physical values); *change* is against the recipe, negative is better; ± "
+        "is the standard deviation over the seeds.",
+    ]
+    for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
+        rows = [row for row in results["rows"] if row["benchmark"] == benchmark]
+        title = model_entry(rows[0]["model"]).title
+        lines += ["", f"## {title} on {get_benchmark(benchmark).title}", "", *_table(rows)]
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "ablation.md").write_text("\n".join([*lines, ""]))
+
+
+def _table(rows: list[dict[str, Any]]) -> list[str]:
+    """The recipe, then the answers of each question, best first."""
+    base = rows[0]
+    lines = [
+        "| question | answer | validation error | change | minutes | parameters |",
+        "|---|---|---|---|---|---|",
+    ]
+    questions = list(dict.fromkeys(row["question"] for row in rows))
+    for row in sorted(rows, key=lambda r: (questions.index(r["question"]), r["validation"])):
+        change = "" if row is base else f"{row['validation'] / base['validation'] - 1:+.1%}"
+        error = percent(row["validation"], row["validation_spread"])
+        lines.append(
+            f"| {row['question']} | {row['answer']} | {error} | {change} "
+            f"| {row['minutes']:.1f} | {row['parameters']:,} |"
+        )
+    return lines
