@@ -7,37 +7,29 @@ that fits a schedule to a time budget, and multiplied by what the recipe asks fo
 """
 
 import math
-import tempfile
-from dataclasses import replace
 from pathlib import Path
-from statistics import median
 from typing import Any
 
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import write_json
 from cato.models.registry import default_model
 from cato.progress import progress_bar
+from cato.studies.speeds import seconds_per_step
 from cato.training.config import recipe
-from cato.training.engine import make_fabric
-from cato.training.loop import Training
-from cato.training.run import create_run, environment
-from cato.training.weights import load_splits
+from cato.training.run import environment
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "recipes.json"
 PAGE = ROOT / "docs" / "benchmarks" / "training.md"
-LIMIT_MINUTES, REPEATS = 10, 3
+LIMIT_MINUTES = 10
 
 
 def measure(benchmark: str) -> dict[str, Any]:
     """Minutes that the recipe of a benchmark would take."""
     config = recipe(benchmark, "small", default_model(get_benchmark(benchmark).problem("small")))
-    splits = load_splits(config)
-    with tempfile.TemporaryDirectory() as folder:
-        run = create_run(Path(folder) / "run", config, splits.problem)
-        training = Training(run, splits, make_fabric(replace(config.train, accelerator="cpu")))
-        per_step = median(training.seconds_per_step() for _ in range(REPEATS))
-    num_steps = config.train.epochs * math.ceil(len(splits.train) / config.train.batch_size)
+    per_step = seconds_per_step(config)
+    num_samples = get_benchmark(benchmark).scale("small").train
+    num_steps = config.train.epochs * math.ceil(num_samples / config.train.batch_size)
     return {
         "benchmark": benchmark,
         "model": config.model_name,

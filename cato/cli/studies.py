@@ -49,6 +49,8 @@ class StudyCompare(Study):
     """Their names; all six by default."""
     minutes: float | None = None
     """Training time of each; by the recipe's epochs unless given."""
+    rivals: int | None = None
+    """Models beside CATO that get all the seeds, the best on validation; all unless given."""
     runs: Path = Path("runs/compare")
     """Folder of the run folders; a killed study goes on there."""
     out: Path = Path("results/compare")
@@ -63,6 +65,7 @@ class StudyCompare(Study):
             self.models,
             self.benchmarks or tuple(BENCHMARKS),
             minutes=self.minutes,
+            rivals=self.rivals,
             **self.options(),
         )
         columns = ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "epochs")
@@ -93,7 +96,30 @@ class StudyAblation(Study):
         self.show(results["rows"], columns, "ablation.json", "ablation.md")
 
 
+@dataclass
+class StudyRates(Study):
+    """Learning rates: the same short sweep for every model, judged on validation."""
+
+    models: tuple[str, ...] = ()
+    """Their names; all by default."""
+    minutes: float = 1.0
+    """Training time of each."""
+    runs: Path = Path("runs/rates")
+    """Folder of the run folders; a killed study goes on there."""
+    out: Path = Path("results/rates")
+    """Folder of the results."""
+
+    def run(self) -> None:
+        """Train, collect and write."""
+        from cato.models.registry import MODELS
+        from cato.studies.rates import rates
+
+        results = rates(self.models or tuple(MODELS), minutes=self.minutes, **self.options())
+        self.show(results["rows"], ("model", "best"), "rates.json", "rates.md")
+
+
 STUDIES: dict[str, type[Any]] = {
     "study compare": StudyCompare,
+    "study rates": StudyRates,
     "study ablation": StudyAblation,
 }

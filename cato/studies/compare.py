@@ -1,11 +1,13 @@
-"""Models side by side: every model on every benchmark with every seed, in one table.
+"""Models side by side: every model on every benchmark, in one table.
 
-By the recipes' epochs, or with the same wall-clock for all (`minutes`). The checkpoint is chosen on
-the validation split; the test split is read once, after that.
+By the recipes' epochs, or in the same time for all (`minutes`). The checkpoint is chosen on the
+validation split, and so are the rivals that are trained with more seeds; the test split is read
+once, after that.
 """
 
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from cato.files import read_json, write_json
 from cato.models.registry import default_model, model_entry
 from cato.progress import note
 from cato.studies.jobs import figures_of, run_jobs
+from cato.studies.speeds import in_equal_time
 from cato.studies.variants import data_in, num_parameters, outcome, percent, varied
 from cato.training.config import RunConfig
 from cato.training.evaluate import evaluate, evaluate_run
@@ -26,6 +29,7 @@ from cato.training.weights import data_spec, load_splits, load_surrogate
 from cato.viz.figures import sample_figure
 
 DPI = 110
+OURS = ("cato", "cato_pc")
 
 
 def compare(
@@ -34,6 +38,7 @@ def compare(
     *,
     scale: str = "small",
     seeds: Sequence[int] = (0,),
+    rivals: int | None = None,
     minutes: float | None = None,
     data: Path = Path("data"),
     runs: Path = Path("runs/compare"),
@@ -47,7 +52,9 @@ def compare(
         benchmarks: Their names.
         scale: Of data and recipes.
         seeds: Of the trainings; the data are the same for all.
-        minutes: Training time of each; by the recipe's epochs unless given.
+        rivals: How many models beside CATO are trained with all the seeds, those of the lowest
+            validation error with the first seed on each benchmark; all unless given.
+        minutes: Training time of each on one thread; by the recipe's epochs unless given.
         data: Folder of the data files.
         runs: Folder of the run folders.
         out: Folder of the results.
@@ -56,10 +63,23 @@ def compare(
     Returns:
         The contents of compare.json.
     """
-    jobs = plan(models, benchmarks, scale, seeds, minutes, data)
-    for config in {job.benchmark: job for job in jobs.values()}.values():
-        generate_file(data_spec(config), data, workers)
-    finished = run_jobs(jobs, runs, workers, "compare")
+    if not (models and benchmarks and seeds):
+        raise InputError("name at least one model, one benchmark and one seed")
+    if len(set(seeds)) < len(seeds):
+        raise InputError(f"the seeds must differ; got {', '.join(map(str, seeds))}")
+
+    def train(chosen: dict[str, list[str]], seeds: Sequence[int]) -> dict[str, Run]:
+        jobs = plan(chosen, scale, seeds, minutes, data)
+        if minutes is not None:
+            jobs = in_equal_time(jobs, minutes, runs, workers)
+        return run_jobs(jobs, runs, workers, "compare")
+
+    able = {benchmark: models_for(benchmark, scale, models) for benchmark in benchmarks}
+    for benchmark, names in able.items():
+        generate_file(data_spec(varied(benchmark, scale, names[0], data_in(data))), data, workers)
+    finished = train(able, seeds[:1])
+    if len(seeds) > 1:
+        finished |= train(able if rivals is None else strongest(finished, rivals), seeds[1:])
     torch.set_num_threads(1)  # for the times
     results = {
         "settings": {"scale": scale, "minutes": minutes, "seeds": list(seeds), "threads": 1},
@@ -74,34 +94,39 @@ def compare(
 
 
 def plan(
-    models: Sequence[str],
-    benchmarks: Sequence[str],
+    able: dict[str, list[str]],
     scale: str,
     seeds: Sequence[int],
     minutes: float | None,
     data: Path,
 ) -> dict[str, RunConfig]:
-    """The settings of every training, by the name of its run folder."""
-    if not (models and benchmarks and seeds):
-        raise InputError("name at least one model, one benchmark and one seed")
-    if len(set(seeds)) < len(seeds):
-        raise InputError(f"the seeds must differ; got {', '.join(map(str, seeds))}")
+    """The settings of every training, by the name of its run folder; epochs are the recipe's."""
     budget = "recipe" if minutes is None else f"{minutes:g}min"
-    able = {benchmark: _models_for(benchmark, scale, models) for benchmark in benchmarks}
-    jobs = {}
-    for seed in seeds:  # outermost, so that a study under way covers all benchmarks evenly
-        for benchmark, names in able.items():
-            for name in names:
-                train = {"train": {"seed": seed, "minutes": minutes}}
-                job = f"{benchmark}-{scale}-{name}-{budget}-seed{seed}"
-                jobs[job] = varied(benchmark, scale, name, train, data_in(data))
-    return jobs
+    return {
+        f"{benchmark}-{scale}-{name}-{budget}-seed{seed}": varied(
+            benchmark, scale, name, {"train": {"seed": seed}}, data_in(data)
+        )
+        for seed in seeds  # outermost, so that a study under way covers all benchmarks evenly
+        for benchmark, names in able.items()
+        for name in names
+    }
 
 
-def _models_for(benchmark: str, scale: str, models: Sequence[str]) -> list[str]:
+def strongest(finished: dict[str, Run], number: int) -> dict[str, list[str]]:
+    """By benchmark, CATO and so many others of the lowest validation error."""
+    ranked = sorted(finished.values(), key=lambda run: outcome([run])["validation"])
+    chosen: dict[str, list[str]] = {}
+    for benchmark in dict.fromkeys(run.config.benchmark for run in finished.values()):
+        names = [r.config.model_name for r in ranked if r.config.benchmark == benchmark]
+        ours = [name for name in names if name in OURS]
+        chosen[benchmark] = ours + [name for name in names if name not in OURS][:number]
+    return chosen
+
+
+def models_for(benchmark: str, scale: str, models: Sequence[str]) -> list[str]:
     """Those of the models that can do a benchmark; at least one must."""
     problem = get_benchmark(benchmark).problem(scale)
-    named = [default_model(problem) if m in ("cato", "cato_pc") else m for m in models]
+    named = [default_model(problem) if m in OURS else m for m in models]
     able = [m for m in named if problem.geometry in model_entry(m).operator.geometries]
     unable = [m for m in named if m not in able]
     if not able:
@@ -163,24 +188,49 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     budget = (
         "the epochs of the recipes"
         if settings["minutes"] is None
-        else f"{settings['minutes']:g} minutes of training each"
+        else f"{settings['minutes']:g} minutes of training each (steps are timed before, alone)"
     )
     lines = [
         "# Models on benchmarks",
         "",
         "<!-- written by `cato study compare` from compare.json; do not edit -->",
         "",
-        f"Scale `{settings['scale']}`, {budget}, {len(settings['seeds'])} seed(s), one thread. The "
-        "error is the mean over the test samples of the relative L2 error on physical values, at "
-        "the checkpoint with the lowest validation error; ± is the standard deviation over the "
-        "seeds. *Training mean* is the error of always answering the mean of the training targets. "
-        "Times are per sample on one thread; the solver's are those of the same mesh.",
+        f"Scale `{settings['scale']}`, {budget}, one thread. The error is the mean over the test "
+        "samples of the relative L2 error on physical values, at the checkpoint with the lowest "
+        "validation error; ± is the standard deviation over "
+        f"{len(settings['seeds'])} seeds, where there are so many. *Training mean* is the error of "
+        "always answering the mean of the training targets. Times are per sample on one thread; "
+        "the solver's are those of the same mesh.",
     ]
+    lines += ["", "## All", "", *_overview(rows, benchmarks)]
     for name in benchmarks:
         lines += ["", f"## {get_benchmark(name).title}", "", *_table(rows, name)]
         lines += ["", f"![{get_benchmark(name).title}: a test sample of median error]({name}.png)"]
     out.mkdir(parents=True, exist_ok=True)
     (out / "compare.md").write_text("\n".join([*lines, ""]))
+
+
+def _overview(rows: list[dict[str, Any]], benchmarks: list[str]) -> list[str]:
+    """A line for each model with its errors and the mean of its ranks, best first."""
+    errors: dict[str, dict[str, float]] = {}
+    for row in rows:  # CATO-PC is CATO where the problem is a cloud
+        name = "cato" if row["model"] in OURS else row["model"]
+        errors.setdefault(name, {})[row["benchmark"]] = row["relative_l2"]
+    order = {b: sorted(e[b] for e in errors.values() if b in e) for b in benchmarks}
+    ranks = {
+        name: mean(order[b].index(error) + 1 for b, error in found.items())
+        for name, found in errors.items()
+    }
+    titles = [get_benchmark(name).title for name in benchmarks]
+    lines = ["| model | " + " | ".join(titles) + " | mean rank |", "|---" * (len(titles) + 2) + "|"]
+    for name in sorted(errors, key=lambda name: ranks[name]):
+        cells = []
+        for b in benchmarks:
+            error = errors[name].get(b)
+            cell = "/" if error is None else percent(error)
+            cells.append(f"**{cell}**" if error == order[b][0] else cell)
+        lines.append(f"| {model_entry(name).title} | {' | '.join(cells)} | {ranks[name]:.1f} |")
+    return lines
 
 
 def _table(rows: list[dict[str, Any]], benchmark: str) -> list[str]:

@@ -122,6 +122,8 @@ def _completed(jobs: Mapping[str, RunConfig], folder: Path, unfinished: list[str
 def _share(folder: Path, config: RunConfig) -> float:
     with suppress(OSError, ValueError, IndexError):
         last = json.loads((folder / "log.jsonl").read_text().splitlines()[-1])
+        if config.train.steps is not None:
+            return min(1.0, last["step"] / config.train.steps)
         if config.train.minutes is not None:
             return min(1.0, last["seconds"] / 60 / config.train.minutes)
         return min(1.0, last["epoch"] / config.train.epochs)

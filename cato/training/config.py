@@ -42,8 +42,10 @@ class TrainConfig:
 
     epochs: Count = 500
     """Passes over the training samples."""
+    steps: Count | None = None
+    """Optimiser steps, instead of `epochs`."""
     minutes: Positive | None = None
-    """Fit the schedule to this time instead of `epochs`."""
+    """Fit the schedule to this time, instead of `epochs`."""
     batch_size: Count = 4
     """Samples of one optimiser step, over all processes."""
     frames_per_step: Count | None = None

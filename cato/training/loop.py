@@ -8,6 +8,7 @@ an uninterrupted one.
 import math
 import time
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -206,8 +207,8 @@ class Training:
     # -- the schedule -----------------------------------------------------------------------
 
     def plan(self) -> None:
-        """Decide the number of steps, by epochs or so that they fill the minutes given."""
-        num_steps = self.config.epochs * self.steps_per_epoch
+        """Decide the number of steps: given, by epochs, or so that they fill the minutes."""
+        num_steps = self.config.steps or self.config.epochs * self.steps_per_epoch
         if self.config.minutes is not None:
             per_step = self.seconds_per_step()
             num_steps = max(1, int(60 * self.config.minutes / per_step))
@@ -218,23 +219,23 @@ class Training:
             )
         self.state.num_steps = num_steps
 
-    def seconds_per_step(self) -> float:
+    def seconds_per_step(self, clock: Callable[[], float] = time.monotonic) -> float:
         """Measured on the real thing, whose weights are put back afterwards."""
         weights = {k: v.clone() for k, v in self.surrogate.state_dict().items()}
         self.state.num_steps = 1000
         self.step()  # the first step compiles and allocates
-        began = time.monotonic()
+        began = clock()
         num_steps = 0
         going = True
         while going:
             self.step()
             num_steps += 1
-            more = time.monotonic() - began < CALIBRATION_SECONDS or num_steps < 3
+            more = clock() - began < CALIBRATION_SECONDS or num_steps < 3
             going = self.fabric.broadcast(more)  # all processes by the clock of the first
-        per_step = (time.monotonic() - began) / num_steps
-        began = time.monotonic()
+        per_step = (clock() - began) / num_steps
+        began = clock()
         self.validate()
-        per_step += (time.monotonic() - began) / self.steps_per_epoch
+        per_step += (clock() - began) / self.steps_per_epoch
         self.surrogate.load_state_dict(weights)
         for optimizer in self.raw_optimizers:
             optimizer.state.clear()

@@ -24,6 +24,8 @@ def train(config: RunConfig, folder: Path) -> Run:
     build_model(config.model_name, config.model, problem)  # refuse before anything is written
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
+    if config.train.steps is not None and config.train.minutes is not None:
+        raise InputError("train for so many steps or for so many minutes, not both")
     splits = _load(fabric, config)
     if fabric.is_global_zero:
         create_run(folder, config, splits.problem)

@@ -1,0 +1,116 @@
+"""The same time for every training: how many steps each model can do in it.
+
+A step is timed in processor seconds of one thread: the wall-clock of a core that does nothing else,
+whatever other jobs run beside. The number of steps follows from it before any training begins, so a
+study that is killed, resumed or run on a busy machine gives every model what it is due.
+
+    python -m cato.studies.speeds        one measurement, as a study starts it
+
+reads the settings as one line of JSON and prints the seconds of a step.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+from cato.data.generate import num_cores
+from cato.errors import InputError
+from cato.files import read_json, write_json
+from cato.progress import progress_bar
+from cato.subprocesses import start_module
+from cato.training.config import RunConfig, run_config
+
+SPEEDS = "speeds.json"
+"""In the folder of the runs: seconds of a step by benchmark, scale and model."""
+REPEATS = 3
+
+
+def in_equal_time(
+    jobs: Mapping[str, RunConfig], minutes: float, folder: Path, workers: int | None
+) -> dict[str, RunConfig]:
+    """The same jobs, each with as many steps as it can do in the minutes on one thread.
+
+    Args:
+        jobs: Settings by name.
+        minutes: Training time of each, with its share of a validation per epoch.
+        folder: Where measured times are kept.
+        workers: Measurements at a time; one per core by default.
+    """
+    speeds = measure_speeds(jobs, folder / SPEEDS, workers)
+    fitted = {}
+    for name, config in jobs.items():
+        num_steps = max(1, int(60 * minutes / speeds[speed_key(config)]))
+        fitted[name] = replace(config, train=replace(config.train, steps=num_steps))
+    return fitted
+
+
+def measure_speeds(
+    jobs: Mapping[str, RunConfig], path: Path, workers: int | None
+) -> dict[str, float]:
+    """Seconds of a step of all jobs, by `speed_key`; what `path` holds is not measured again."""
+    speeds: dict[str, float] = read_json(path, str(path)) if path.exists() else {}
+    unknown = {speed_key(config): config for config in jobs.values()}
+    unknown = {key: config for key, config in unknown.items() if key not in speeds}
+    if not unknown:
+        return speeds
+    with (
+        ThreadPoolExecutor(workers or num_cores()) as pool,
+        progress_bar("timing steps", len(unknown)) as bar,
+    ):
+        measured = pool.map(_measure_apart, unknown.values())
+        for number, (key, seconds) in enumerate(zip(unknown, measured, strict=True), start=1):
+            speeds[key] = seconds
+            write_json(path, speeds)
+            bar(number, f"{key} {1000 * seconds:.0f} ms")
+    return speeds
+
+
+def speed_key(config: RunConfig) -> str:
+    """Jobs that differ in seed or learning rate only have the same speed."""
+    return f"{config.benchmark}-{config.scale}-{config.model_name}"
+
+
+def _measure_apart(config: RunConfig) -> float:
+    """Time in a process of its own, on one thread."""
+    process = start_module("cato.studies.speeds", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    printed, complaint = process.communicate(json.dumps(config.to_dict()).encode() + b"\n")
+    if process.returncode:
+        last = complaint.decode(errors="replace").strip().splitlines()[-1:]
+        raise InputError(f"{speed_key(config)} cannot be timed: {' '.join(last)}")
+    return float(printed)
+
+
+def seconds_per_step(
+    config: RunConfig, clock: Callable[[], float] = time.monotonic, repeats: int = REPEATS
+) -> float:
+    """Of the real training, with its share of a validation per epoch; the median of several."""
+    from cato.training.engine import make_fabric
+    from cato.training.loop import Training
+    from cato.training.run import create_run
+    from cato.training.weights import load_splits
+
+    splits = load_splits(config)
+    with tempfile.TemporaryDirectory() as folder:
+        run = create_run(Path(folder) / "run", config, splits.problem)
+        training = Training(run, splits, make_fabric(replace(config.train, accelerator="cpu")))
+        return median(training.seconds_per_step(clock) for _ in range(repeats))
+
+
+def main() -> None:
+    """One measurement."""
+    import torch
+
+    torch.set_num_threads(1)
+    config = run_config(json.loads(sys.stdin.readline()), "study")
+    print(seconds_per_step(config, time.process_time))
+
+
+if __name__ == "__main__":
+    main()
