@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cato.errors import InputError
-from cato.models.cato.attention import attend_along
+from cato.models.cato.attention import AxialAttention, attend_along
 from cato.models.cato.block import LocalOperator
 from cato.models.cato.chart import Chart
 from cato.models.cato.grid import Cato, CatoConfig
@@ -86,7 +86,59 @@ def test_every_head_turns_alike():
     torch.testing.assert_close(turned[:, :4], turned[:, 4:])
 
 
-@pytest.mark.parametrize("kind", ["learned", "normalised", "raw"])
+@pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (2, 1)])
+@pytest.mark.parametrize("share_qkv", [True, False])
+def test_attention_along_some_axes_is_the_sum_over_them(axes, share_qkv):
+    """In PyTorch's operations and in the kernels, forwards and backwards."""
+    torch.manual_seed(0)
+    some = AxialAttention(8, 2, axes, share_qkv)
+    h = torch.randn(2, 4, 5, 3, 8)
+    turns = [rotation(torch.rand(2, 4, 5, 3), frequencies(4, 100.0)) for _ in range(3)]
+    expected = torch.zeros(2, 4, 5, 3, 8)
+    for number, axis in enumerate(axes):
+        one = AxialAttention(8, 2, (axis,))
+        rows = slice(None) if share_qkv else slice(24 * number, 24 * number + 24)
+        one.qkv.weight = torch.nn.Parameter(some.qkv.weight[rows].detach())
+        one.out.weight = torch.nn.Parameter(
+            some.out.weight[:, 8 * number : 8 * number + 8].detach()
+        )
+        dense = dense_masked_attention
+        q, k, v = one.qkv(h).chunk(3, -1)
+        q, k = rotate(q, turns[axis]), rotate(k, turns[axis])
+        expected = expected + one.out(dense(q, k, v, axis + 1, 2))
+    torch.testing.assert_close(some(h, turns), expected, atol=1e-5, rtol=1e-4)
+    fast = torch.autograd.grad(some(h, turns).square().sum(), some.parameters())
+    some.double()
+    slow = torch.autograd.grad(
+        some(h.double(), [t.double() for t in turns]).square().sum(), some.parameters()
+    )
+    for a, b in zip(fast, slow, strict=True):
+        torch.testing.assert_close(a, b.float(), atol=1e-3, rtol=1e-3)
+
+
+def test_parts_can_be_left_out():
+    problem = problem_of((5, 6))
+    coords, features, _ = inputs_of(problem)
+    whole = Cato(CatoConfig(8, 2, 2), problem)
+    names = set(dict(whole.named_parameters()))
+    bare = Cato(CatoConfig(8, 2, 2, kernel=0, norm=False), problem)
+    assert names - set(dict(bare.named_parameters())) == {
+        n for n in names if "norm" in n or "local" in n
+    }
+    # without local operator, a change in one node reaches its row and its column only
+    one = Cato(CatoConfig(8, 1, 2, kernel=0, axes=(1,)), problem)
+    changed = features.clone().unflatten(1, (5, 6))
+    changed[:, 2, 3] += 1
+    moved = (one(coords, changed.flatten(1, 2))[0] - one(coords, features)[0]).unflatten(1, (5, 6))
+    assert moved[:, 2].abs().min() > 0
+    assert moved[:, [0, 1, 3, 4]].abs().max() == 0
+    with pytest.raises(InputError, match="different axes of the mesh, 0 to 1; got 2"):
+        Cato(CatoConfig(axes=(2,)), problem)
+    with pytest.raises(InputError, match="kernel must be odd"):
+        Cato(CatoConfig(kernel=2), problem)
+
+
+@pytest.mark.parametrize("kind", ["learned", "normalised", "raw", "none"])
 def test_chart_kinds(kind):
     coords = torch.randn(2, 10, 2) * 5
     chart = Chart(2, kind)(coords)
@@ -94,6 +146,8 @@ def test_chart_kinds(kind):
         assert torch.equal(chart, coords)
     else:
         assert chart.abs().max() <= 1
+    if kind == "none":
+        assert not chart.any()
     if kind == "normalised":  # blind to translation and scaling of every coordinate
         moved = Chart(2, kind)(coords * torch.tensor([3.0, 0.5]) + 7)
         torch.testing.assert_close(chart, moved, atol=1e-5, rtol=0)

@@ -7,13 +7,14 @@ import subprocess
 import sys
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from cato.errors import InputError
-from cato.studies.compare import compare, plan
+from cato.studies.compare import compare, models_for, plan, strongest
 from cato.studies.jobs import is_done, run_jobs
+from cato.studies.speeds import in_equal_time, measure_speeds
+from cato.training.run import open_run
 
 EPOCHS = 120
 """Enough to be caught in the middle."""
@@ -57,7 +58,7 @@ def test_finished_jobs_are_not_trained_again(study):
 
 def test_a_failing_job_stops_no_other(study, tmp_path):
     _, folders, _ = study
-    jobs = plan(["cato"], ["darcy"], "smoke", (0, 1), None, folders["data"])
+    jobs = plan({"darcy": ["cato"]}, "smoke", (0, 1), None, folders["data"])
     first, second = jobs
     broken = replace(jobs[first], model=replace(jobs[first].model, heads=3))
     with pytest.raises(InputError, match=f"1 of 2 jobs failed \\({first}\\)"):
@@ -70,11 +71,11 @@ def test_a_failing_job_stops_no_other(study, tmp_path):
 
 def test_jobs_end_with_a_killed_queue_and_go_on_later(study, tmp_path):
     _, folders, _ = study
-    (job,) = plan(["cato"], ["darcy"], "smoke", (0,), None, folders["data"])
+    (job,) = plan({"darcy": ["cato"]}, "smoke", (0,), None, folders["data"])
     script = (
         "import sys; from pathlib import Path; from dataclasses import replace;"
         "from cato.studies.compare import plan; from cato.studies.jobs import run_jobs;"
-        "jobs = plan(['cato'], ['darcy'], 'smoke', (0,), None, Path(sys.argv[1]));"
+        "jobs = plan({'darcy': ['cato']}, 'smoke', (0,), None, Path(sys.argv[1]));"
         "train = dict(epochs=int(sys.argv[3]), batch_size=24);"
         "jobs = {k: replace(c, train=replace(c.train, **train)) for k, c in jobs.items()};"
         "run_jobs(jobs, Path(sys.argv[2]), 1, 'test')"
@@ -103,18 +104,80 @@ def wait_until(condition, seconds=60):
         time.sleep(0.05)
 
 
-def test_equal_time_and_models_that_cannot(tmp_path):
-    jobs = plan(["cato"], ["darcy", "elasticity"], "smoke", (0,), 0.5, Path("data"))
-    assert [config.model_name for config in jobs.values()] == ["cato", "cato_pc"]
-    assert all(config.train.minutes == 0.5 for config in jobs.values())
-    with pytest.raises(InputError, match="at least one"):
-        plan([], ["darcy"], "smoke", (0,), None, Path("data"))
+def test_models_that_cannot_are_left_out_or_refused():
+    assert models_for("elasticity", "smoke", ["cato", "fno", "ht_net"]) == ["cato_pc", "fno"]
     with pytest.raises(InputError, match="unknown model"):
-        plan(["nonsense"], ["darcy"], "smoke", (0,), None, Path("data"))
+        models_for("darcy", "smoke", ["nonsense"])
     with pytest.raises(InputError, match="ht_net cannot do elasticity: its windows"):
-        plan(["ht_net"], ["elasticity"], "smoke", (0,), None, Path("data"))
-    assert len(plan(["ht_net", "fno"], ["elasticity"], "smoke", (0,), None, Path("data"))) == 1
-    with pytest.raises(InputError, match="minutes"):
-        plan(["fno"], ["darcy"], "smoke", (0,), -1.0, Path("data"))
-    with pytest.raises(InputError, match="seeds must differ"):
-        plan(["fno"], ["darcy"], "smoke", (0, 0), None, Path("data"))
+        models_for("elasticity", "smoke", ["ht_net"])
+
+
+@pytest.mark.parametrize(
+    ("models", "seeds", "message"), [([], (0,), "at least one"), (["fno"], (0, 0), "must differ")]
+)
+def test_bad_plans_are_refused(models, seeds, message, tmp_path):
+    with pytest.raises(InputError, match=message):
+        compare(models, ["darcy"], seeds=seeds, data=tmp_path, runs=tmp_path, out=tmp_path)
+
+
+def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
+    """Half the speed, half the steps; only CATO and its best rival train with the second seed."""
+    _, folders, _ = study
+    speeds = {"darcy-smoke-cato": 0.1, "darcy-smoke-fno": 0.2, "darcy-smoke-f_fno": 0.1}
+    (tmp_path / "speeds.json").write_text(json.dumps(speeds))
+    results = compare(
+        ["cato", "fno", "f_fno"],
+        ["darcy"],
+        seeds=(0, 1),
+        rivals=1,
+        minutes=0.05,
+        data=folders["data"],
+        runs=tmp_path,
+        out=tmp_path / "out",
+        **HURRIED,
+    )
+    runs = {path.parent.name: open_run(path.parent) for path in tmp_path.glob("*/job.json")}
+    assert {run.config.model_name: run.config.train.steps for run in runs.values()} == {
+        "cato": 30,
+        "fno": 15,
+        "f_fno": 30,
+    }
+    assert all(run.log()[-1]["step"] == run.config.train.steps for run in runs.values())
+    first = {name: run for name, run in runs.items() if name.endswith("seed0")}
+    rows = {row["model"]: row for row in results["rows"]}
+    rival = min(("fno", "f_fno"), key=lambda n: min(first_validations(first, n)))
+    assert strongest(first, 1) == {"darcy": ["cato", rival]}
+    assert {name: len(row["errors"]) for name, row in rows.items()} == {
+        name: 2 if name in ("cato", rival) else 1 for name in rows
+    }
+    page = (tmp_path / "out" / "compare.md").read_text()
+    best = min(rows.values(), key=lambda row: row["relative_l2"])
+    assert f"**{best['relative_l2']:.2%}** | 1.0 |" in page
+
+
+def first_validations(runs, model):
+    return [
+        line["validation"]
+        for run in runs.values()
+        if run.config.model_name == model
+        for line in run.log()
+    ]
+
+
+def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
+    _, folders, _ = study
+    jobs = plan({"darcy": ["cato"]}, "smoke", (0, 1), None, folders["data"])
+    speeds = measure_speeds(jobs, tmp_path / "speeds.json", 1)
+    assert 1e-4 < speeds["darcy-smoke-cato"] < 1
+    again = measure_speeds(jobs, tmp_path / "speeds.json", 1)
+    assert again == speeds == json.loads((tmp_path / "speeds.json").read_text())
+    fitted = in_equal_time(jobs, 1.0, tmp_path, 1)
+    assert {c.train.steps for c in fitted.values()} == {int(60 / speeds["darcy-smoke-cato"])}
+
+
+def test_what_cannot_be_timed_is_an_error(study, tmp_path):
+    _, folders, _ = study
+    (job,) = plan({"darcy": ["cato"]}, "smoke", (0,), None, folders["data"]).values()
+    broken = replace(job, model=replace(job.model, heads=3))
+    with pytest.raises(InputError, match=r"darcy-smoke-cato cannot be timed: .*multiple"):
+        measure_speeds({"job": broken}, tmp_path / "speeds.json", 1)

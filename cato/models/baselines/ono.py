@@ -78,7 +78,7 @@ class EfficientAttention(nn.Module):
 
 
 class Whitening(nn.Module):
-    """ψ = L⁻¹ φ with L Lᵀ the covariance of φ, at full precision."""
+    """ψ = L⁻¹ φ with L Lᵀ the covariance of φ, in double precision."""
 
     covariance: Tensor
     num_batches: Tensor
@@ -93,16 +93,19 @@ class Whitening(nn.Module):
     ) -> Float[Tensor, "B N E"]:
         """Whiten; `weights` say how much each point of a sample counts, and sum to one."""
         with torch.autocast(phi.device.type, enabled=False):
-            phi = phi.to(torch.promote_types(phi.dtype, torch.float32))
-            covariance = self.covariance.to(phi.dtype)
+            precise = phi.double()  # sums over many points would lose what is to be inverted
             if self.training:
-                covariance = (phi.mT @ (weights * phi)).mean(0)
+                covariance = (precise.mT @ (weights * precise)).mean(0)
                 self.remember(covariance.detach())
-            # Rounding makes eigenvalues of this size negative where features depend on each other.
-            size = torch.finfo(phi.dtype).eps * covariance.shape[0] * covariance.trace()
-            identity = torch.eye(covariance.shape[0], dtype=phi.dtype, device=phi.device)
+            else:
+                covariance = self.covariance.double()
+            # Features that depend on each other: eigenvalues at the rounding of φ itself.
+            rounding = torch.finfo(torch.promote_types(phi.dtype, torch.float32)).eps
+            size = rounding * covariance.shape[0] * covariance.trace()
+            identity = torch.eye(covariance.shape[0], dtype=precise.dtype, device=phi.device)
             factor = torch.linalg.cholesky(covariance + size * identity)
-            return torch.linalg.solve_triangular(factor.mT, phi, upper=True, left=False)
+            psi = torch.linalg.solve_triangular(factor.mT, precise, upper=True, left=False)
+            return psi.to(torch.promote_types(phi.dtype, torch.float32))
 
     @torch.no_grad()
     def remember(self, covariance: Float[Tensor, "E E"]) -> None:

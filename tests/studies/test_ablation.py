@@ -1,0 +1,81 @@
+"""Ablations and sweeps: which settings are tried, and what is made of the outcomes."""
+
+import json
+
+import pytest
+
+from cato.cli.main import main
+from cato.errors import InputError
+from cato.studies.ablation import QUESTIONS, ablation, answers_for
+from cato.studies.rates import RATES, rates
+from cato.training.config import recipe
+from cato.training.run import open_run
+
+
+def test_every_answer_is_the_recipe_of_some_benchmark_or_asked_there():
+    names = {"cato": "darcy", "cato_pc": "elasticity"}
+    asked = {key for name in names.values() for key in answers_for(name, "small", ())}
+    bases = [recipe(name, "small", model).to_dict() for model, name in names.items()]
+    for question, answers in QUESTIONS.items():
+        for answer, changes in answers.items():
+            settings = [(group, *item) for group, new in changes.items() for item in new.items()]
+            is_recipe = any(all(base[g].get(k) == v for g, k, v in settings) for base in bases)
+            assert is_recipe or (question, answer) in asked
+
+
+def test_clouds_are_asked_what_they_have():
+    questions = {question for question, _ in answers_for("elasticity", "small", ())}
+    assert {"neighbours", "slices", "chart"} <= questions
+    assert not questions & {"attention", "rotary scale", "stencil"}
+    assert "neighbours" not in {question for question, _ in answers_for("darcy", "small", ())}
+
+
+def test_an_unknown_question_names_the_known():
+    with pytest.raises(InputError, match="no question 'colour'; choose from chart, attention"):
+        answers_for("darcy", "small", ["colour"])
+
+
+def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp_path):
+    folders = {"data": tmp_path / "data", "runs": tmp_path / "runs", "out": tmp_path / "out"}
+    results = ablation(["attention"], ["darcy"], scale="smoke", share=0.5, workers=2, **folders)
+    runs = {path.parent.name: open_run(path.parent) for path in folders["runs"].glob("*/job.json")}
+    axes = {run.config.model.axes for run in runs.values()}
+    assert axes == {(), (0,), (1,)}
+    assert {run.config.train.epochs for run in runs.values()} == {2}
+    base, *rest = results["rows"]
+    assert base["answer"] == "the recipe"
+    for row in results["rows"]:
+        (log,) = [r.log() for r in runs.values() if r.config.model.axes == tuple(axes_of(row))]
+        assert row["validation"] == min(line["validation"] for line in log)
+    page = (folders["out"] / "ablation.md").read_text()
+    for row in rest:
+        assert f"{row['validation'] / base['validation'] - 1:+.1%}" in page
+    assert json.loads((folders["out"] / "ablation.json").read_text()) == results
+
+
+def axes_of(row):
+    return row["changes"].get("model", {}).get("axes", ())
+
+
+def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    speeds = {"darcy-smoke-fno": 0.2, "pipe-smoke-fno": 0.2}
+    (tmp_path / "runs/speeds.json").write_text(json.dumps(speeds))
+    words = ["study", "rates", "--models", "fno", "--scale", "smoke", "--minutes", "0.02"]
+    words += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]
+    main([*words, "--out", str(tmp_path / "out"), "--json"])
+    (shown,) = json.loads(capsys.readouterr().out)["rows"]
+    results = json.loads((tmp_path / "out/rates.json").read_text())
+    (row,) = results["rows"]
+    products = [tried["darcy"] * tried["pipe"] for tried in row["validation"]]
+    assert row["best"] == shown["best"] == RATES[products.index(min(products))]
+    rates_of = {
+        run.config.train.learning_rate: run.config.train.muon_learning_rate
+        for run in map(open_run, (p.parent for p in tmp_path.glob("runs/*/job.json")))
+    }
+    assert rates_of == {rate: 2 * rate for rate in RATES}
+    assert rates(["fno"], scale="smoke", minutes=0.02, **folders_of(tmp_path)) == results
+
+
+def folders_of(root):
+    return {"data": root / "data", "runs": root / "runs", "out": root / "out"}
