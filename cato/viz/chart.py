@@ -1,8 +1,12 @@
 """The learned chart of a model beside the physical grid."""
 
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import numpy as np
 import torch
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from cato.data.dataset import Dataset
@@ -13,6 +17,18 @@ from cato.viz.views import Window, window_of
 
 COLOURS = ("tab:blue", "tab:orange")
 """Of the grid lines that are fixed in the first and in the second mesh index."""
+
+
+class Space(NamedTuple):
+    """The nodes of a sample in one space, as one panel of a figure."""
+
+    title: str
+    nodes: np.ndarray
+    """(N, 2)."""
+    window: Window
+    symbols: tuple[str, str] = ("ξ", "η")
+    segments: np.ndarray | None = None
+    """Lines to draw over it, such as principal axes, (K, 2 ends, 2)."""
 
 
 def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure | None:
@@ -26,19 +42,44 @@ def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure 
         zeta = chart(surrogate.normaliser.encode_coords(batch.coords.to(surrogate.device)))[0]
     kept = slice(None) if batch.mask is None else batch.mask[0]
     nodes, charted = batch.coords[0, kept].numpy(), zeta.cpu()[kept].numpy()
-    figure, axes = new_figure(1, 2, (8.0, 3.9))
-    left, right = axes.flat
-    _draw_grid(left, problem, nodes, nodes[:, 0])
-    left.set(title="physical grid", xlabel="x", ylabel="y")
-    _show(left, window_of(problem, nodes))
-    _draw_grid(right, problem, charted, nodes[:, 0])
-    right.set(title="learned chart", xlabel="ξ", ylabel="η")
-    _show(right, Window.around(charted))
+    spaces = [
+        Space("physical grid", nodes, window_of(problem, nodes), ("x", "y")),
+        Space("learned chart", charted, Window.around(charted)),
+    ]
+    return spaces_figure(problem, spaces)
+
+
+def spaces_figure(
+    problem: Problem,
+    spaces: Sequence[Space],
+    title: str = "",
+    in_proportion: bool = False,
+) -> Figure:
+    """The same nodes in several spaces; those of a cloud coloured by their first place.
+
+    Args:
+        problem: What the nodes belong to.
+        spaces: One panel each.
+        title: Of the figure.
+        in_proportion: Show true proportions, in squares around the windows.
+    """
+    figure, axes = new_figure(1, len(spaces), (4.0 * len(spaces), 4.5 if title else 3.9), title)
+    for panel, space in zip(axes.flat, spaces, strict=True):
+        _draw_grid(panel, problem, space.nodes, spaces[0].nodes[:, 0])
+        if space.segments is not None:
+            for width, colour in ((3.6, "white"), (1.8, "black")):
+                lines = LineCollection(list(space.segments), colors=colour, linewidths=width)
+                lines.set_zorder(5)
+                panel.add_collection(lines)
+        panel.set_title(space.title, fontsize=9)
+        panel.set(xlabel=space.symbols[0], ylabel=space.symbols[1])
+        _show(panel, _square(space.window) if in_proportion else space.window)
+        panel.set_aspect("equal" if in_proportion else "auto")
     return figure
 
 
 def _draw_grid(axes: Axes, problem: Problem, nodes: np.ndarray, colour: np.ndarray) -> None:
-    """Mesh lines; the points of a cloud, which has none, coloured alike in both pictures."""
+    """Mesh lines; the points of a cloud, which has none, coloured alike in all pictures."""
     if problem.geometry == "cloud":
         axes.scatter(nodes[:, 0], nodes[:, 1], c=colour, s=5)
     else:
@@ -47,3 +88,9 @@ def _draw_grid(axes: Axes, problem: Problem, nodes: np.ndarray, colour: np.ndarr
 
 def _show(axes: Axes, window: Window) -> None:
     axes.set(xlim=(window.left, window.right), ylim=(window.bottom, window.top))
+
+
+def _square(window: Window) -> Window:
+    """The smallest square with the same centre that holds a window."""
+    x, y, half = window.left + window.right, window.bottom + window.top, max(window.size) / 2
+    return Window(x / 2 - half, x / 2 + half, y / 2 - half, y / 2 + half)
