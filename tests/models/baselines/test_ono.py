@@ -41,17 +41,25 @@ def test_features_are_orthonormal(seed, num_features, scale):
     torch.testing.assert_close(psi[..., :1], first, atol=1e-6, rtol=1e-6)
 
 
-@pytest.mark.parametrize("num_points", [50, 20_000])
-def test_features_that_depend_on_each_other_are_harmless(num_points):
-    """With many points their sum rounds by more than one of them: Pipe at paper scale failed so."""
+def test_features_that_depend_on_each_other_are_harmless():
     torch.manual_seed(0)
-    phi = torch.randn(2, num_points, 1) * torch.linspace(1, 2, 32)  # rank 1 of 32
+    phi = torch.randn(2, 50, 1) * torch.linspace(1, 2, 32)  # rank 1 of 32
     phi.requires_grad_()
-    psi = Whitening(32)(phi, uniform(num_points).float())
+    psi = Whitening(32)(phi, uniform(50).float())
     psi.square().sum().backward()
     assert phi.grad.isfinite().all()
     assert psi.square().mean((0, 1)).max() < 1.1
     torch.testing.assert_close(psi[..., 0].square().mean(), torch.tensor(1.0), atol=1e-2, rtol=0)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_many_points_with_nearly_linear_features_can_be_whitened(seed):
+    """Their sum rounds by more than one of them; Pipe at paper scale failed in single precision."""
+    torch.manual_seed(seed)
+    place = torch.cat((torch.ones(2, 16641, 1), 0.1 * torch.rand(2, 16641, 2)), dim=-1)
+    psi = Whitening(8)(place @ torch.randn(3, 8), uniform(16641).float())
+    assert psi.isfinite().all()
+    assert psi.square().mean((0, 1)).max() < 1.1
 
 
 def test_running_covariance_is_the_mean_first_and_then_forgets():
