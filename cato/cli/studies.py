@@ -118,8 +118,31 @@ class StudyRates(Study):
         self.show(results["rows"], ("model", "best"), "rates.json", "rates.md")
 
 
+@dataclass
+class StudyScaling(Study):
+    """How errors fall with samples, resolution, depth and width: CATO against a strong rival."""
+
+    benchmarks: tuple[str, ...] = ("darcy", "pipe")
+    """darcy, pipe or both."""
+    share: float = 1.0
+    """Of the recipe's steps that every training gets."""
+    runs: Path = Path("runs/scaling")
+    """Folder of the run folders; a killed study goes on there."""
+    out: Path = Path("results/scaling")
+    """Folder of the results."""
+
+    def run(self) -> None:
+        """Train, collect and write."""
+        from cato.studies.scaling import scaling
+
+        results = scaling(self.benchmarks, share=self.share, **self.options())
+        columns = ("benchmark", "model", "axis", "value", "relative_l2", "spread")
+        self.show(results["rows"], columns, "scaling.json", "scaling.md")
+
+
 STUDIES: dict[str, type[Any]] = {
     "study compare": StudyCompare,
     "study rates": StudyRates,
     "study ablation": StudyAblation,
+    "study scaling": StudyScaling,
 }

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from cato.data.arrays import check_arrays, check_mask, require_nonzero
 from cato.data.benchmarks import SPLITS
-from cato.data.generate import generate_file
+from cato.data.generate import covering, generate_file
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import Stored, read_store
 from cato.errors import InputError
@@ -152,10 +152,17 @@ def load_dataset(
     root: Path = DEFAULT_ROOT,
     workers: int | None = None,
 ) -> Splits:
-    """The data of a benchmark, generated first if the file is missing; see `generate`."""
+    """The data of a benchmark, generated first if the file is missing; see `generate`.
+
+    Fewer training samples than the scale's are its first ones: its file serves, where there is one.
+    """
     spec = DataSpec(benchmark, scale, seed, count, resolution, tuple(splits))
-    path = generate_file(spec, root, workers)
-    return from_store(read_store(path, remedy=spec.remedy(path.parent)))
+    path = generate_file(covering(spec, root), root, workers)
+    found = from_store(read_store(path, remedy=spec.remedy(path.parent)))
+    if "train" not in found.datasets or len(found.train) == spec.counts["train"]:
+        return found
+    some = found.train.subset(slice(spec.counts["train"]))
+    return Splits(found.problem, found.datasets | {"train": some})
 
 
 def from_store(stored: Stored) -> Splits:

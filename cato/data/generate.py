@@ -7,6 +7,7 @@ one HDF5 file and are removed. After a kill or Ctrl-C the same call goes on wher
 import os
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 from cato.data.benchmarks import SPLITS
@@ -67,6 +68,13 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
                 _assemble(spec, target)
     parts.remove()
     return target
+
+
+def covering(spec: DataSpec, root: Path) -> DataSpec:
+    """The whole scale, if its file is there and has all the samples of `spec`; else `spec`."""
+    whole = replace(spec, count=None)
+    enough = whole.counts.get("train", 0) >= spec.counts.get("train", 0)
+    return whole if enough and is_complete(Path(root) / whole.file_name, whole) else spec
 
 
 def is_complete(target: Path, spec: DataSpec) -> bool:

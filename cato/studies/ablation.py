@@ -10,15 +10,21 @@ from pathlib import Path
 from typing import Any
 
 from cato.data.benchmarks import get_benchmark
-from cato.data.generate import generate_file
 from cato.errors import InputError
 from cato.files import write_json
 from cato.models.registry import default_model, model_entry
 from cato.studies.jobs import run_jobs
-from cato.studies.variants import Changes, data_in, num_parameters, outcome, percent, varied
+from cato.studies.variants import (
+    Changes,
+    data_in,
+    num_parameters,
+    outcome,
+    percent,
+    provide_data,
+    varied,
+)
 from cato.training.config import RunConfig, recipe
 from cato.training.run import Run, environment
-from cato.training.weights import data_spec
 
 RECIPE = "the recipe"
 _PHYSICAL = {"gradient": 0.2, "flux": 0.2, "consistency": 0.05}
@@ -131,8 +137,7 @@ def ablation(
                     benchmark, scale, model, changes, {"train": train}, data_in(data)
                 )
                 names.setdefault((benchmark, question, answer), []).append(job)
-    for config in {job.benchmark: job for job in jobs.values()}.values():
-        generate_file(data_spec(config), data, workers)
+    provide_data(jobs.values(), data, workers)
     finished = run_jobs(jobs, runs, workers, "ablation")
     results = {
         "settings": {"scale": scale, "seeds": list(seeds), "share": share, "threads": 1},

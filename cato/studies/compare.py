@@ -14,18 +14,17 @@ import numpy as np
 import torch
 
 from cato.data.benchmarks import get_benchmark
-from cato.data.generate import generate_file
 from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.models.registry import default_model, model_entry
 from cato.progress import note
 from cato.studies.jobs import figures_of, run_jobs
 from cato.studies.speeds import in_equal_time
-from cato.studies.variants import data_in, num_parameters, outcome, percent, varied
+from cato.studies.variants import data_in, num_parameters, outcome, percent, provide_data, varied
 from cato.training.config import RunConfig
 from cato.training.evaluate import evaluate, evaluate_run
 from cato.training.run import Run, environment
-from cato.training.weights import data_spec, load_splits, load_surrogate
+from cato.training.weights import load_splits, load_surrogate
 from cato.viz.figures import sample_figure
 
 DPI = 110
@@ -75,8 +74,7 @@ def compare(
         return run_jobs(jobs, runs, workers, "compare")
 
     able = {benchmark: models_for(benchmark, scale, models) for benchmark in benchmarks}
-    for benchmark, names in able.items():
-        generate_file(data_spec(varied(benchmark, scale, names[0], data_in(data))), data, workers)
+    provide_data(plan(able, scale, seeds[:1], minutes, data).values(), data, workers)
     finished = train(able, seeds[:1])
     if len(seeds) > 1:
         finished |= train(able if rivals is None else strongest(finished, rivals), seeds[1:])

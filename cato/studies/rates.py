@@ -10,15 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from cato.data.benchmarks import get_benchmark
-from cato.data.generate import generate_file
 from cato.files import write_json
 from cato.models.registry import model_entry
 from cato.studies.jobs import run_jobs
 from cato.studies.speeds import in_equal_time
-from cato.studies.variants import data_in, outcome, percent, varied
+from cato.studies.variants import data_in, outcome, percent, provide_data, varied
 from cato.training.config import RunConfig
 from cato.training.run import environment
-from cato.training.weights import data_spec
 
 RATES = (3e-4, 1e-3, 3e-3)
 """Of AdamW; Muon's is twice that, as in the defaults."""
@@ -64,8 +62,7 @@ def rates(
                     job = f"{benchmark}-{scale}-{model}-{minutes:g}min-rate{rate:g}-seed{seed}"
                     jobs[job] = varied(benchmark, scale, model, {"train": train}, data_in(data))
                     keys.setdefault((model, rate, benchmark), []).append(job)
-    for config in {job.benchmark: job for job in jobs.values()}.values():
-        generate_file(data_spec(config), data, workers)
+    provide_data(jobs.values(), data, workers)
     jobs = in_equal_time(jobs, minutes, runs, workers)
     finished = run_jobs(jobs, runs, workers, "rates")
     errors: dict[str, dict[float, dict[str, float]]] = {}

@@ -1,14 +1,15 @@
 """Trainings that differ from a recipe in a few settings, and what came out of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+from cato.data.generate import covering, generate_file
 from cato.studies.jobs import figures_of
 from cato.training.config import RunConfig, recipe, run_config
 from cato.training.run import Run
-from cato.training.weights import load_surrogate
+from cato.training.weights import data_spec, load_surrogate
 
 Changes = Mapping[str, Mapping[str, Any]]
 """Settings by group, such as {"train": {"seed": 1}}."""
@@ -26,6 +27,13 @@ def varied(benchmark: str, scale: str, model: str, *changes: Changes) -> RunConf
 def data_in(folder: Path) -> Changes:
     """The data files are in this folder."""
     return {"data": {"root": str(folder)}}
+
+
+def provide_data(jobs: Iterable[RunConfig], folder: Path, workers: int | None) -> None:
+    """Generate the data of all jobs that are missing; of a scale, the most samples first."""
+    specs = {data_spec(config) for config in jobs}
+    for spec in sorted(specs, key=lambda spec: (spec.file_name, -spec.counts["train"])):
+        generate_file(covering(spec, folder), folder, workers)
 
 
 def outcome(runs: Sequence[Run]) -> dict[str, Any]:

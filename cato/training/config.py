@@ -32,6 +32,8 @@ class DataConfig:
     """Seed of the samples."""
     count: Count | None = None
     """Number of training samples, where it differs from the scale's."""
+    resolution: Count | None = None
+    """Nodes per side, where it differs from the scale's."""
     original: str | None = None
     """Folder of the published files of the benchmark, used instead of generated data."""
 
@@ -111,9 +113,11 @@ def run_config(values: dict[str, Any], where: str) -> RunConfig:
         values[name] = from_dict(cls, values.get(name, {}), f"{where}, {name}")
     config = RunConfig(**values)
     data = config.data
-    if data.original is not None and (data.seed or data.count is not None):
+    chosen = data.seed or data.count is not None or data.resolution is not None
+    if data.original is not None and chosen:
         raise InputError(
-            f"{where}: the published files have fixed samples; leave out data.seed and data.count"
+            f"{where}: the published files have fixed samples; leave out data.seed, data.count and "
+            f"data.resolution"
         )
     return config
 

@@ -20,7 +20,8 @@ def data_spec(config: RunConfig) -> DataSpec:
     """The generated data of a run; of one on published files, those the solver would match."""
     if config.data.original is not None:
         return DataSpec(config.benchmark, "paper")
-    return DataSpec(config.benchmark, config.scale, config.data.seed, config.data.count)
+    data = config.data
+    return DataSpec(config.benchmark, config.scale, data.seed, data.count, data.resolution)
 
 
 def load_splits(config: RunConfig) -> Splits:
@@ -29,7 +30,12 @@ def load_splits(config: RunConfig) -> Splits:
     if data.original is not None:
         return read_original(config.benchmark, Path(data.original))
     return load_dataset(
-        config.benchmark, config.scale, seed=data.seed, count=data.count, root=Path(data.root)
+        config.benchmark,
+        config.scale,
+        seed=data.seed,
+        count=data.count,
+        resolution=data.resolution,
+        root=Path(data.root),
     )
 
 

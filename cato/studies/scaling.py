@@ -1,0 +1,235 @@
+"""How the error falls with training samples, resolution, depth and width.
+
+CATO against SAOT on Darcy and against Transolver on Pipe, as in the paper's figures. One quantity
+is varied at a time, the others are the recipe's. With fewer samples a training has as many steps as
+with all of them, so that what is compared is what the samples teach.
+"""
+
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cato.data.benchmarks import get_benchmark
+from cato.errors import InputError
+from cato.files import write_json
+from cato.models.registry import model_entry
+from cato.studies.jobs import run_jobs
+from cato.studies.variants import (
+    Changes,
+    data_in,
+    num_parameters,
+    outcome,
+    percent,
+    provide_data,
+    varied,
+)
+from cato.training.config import RunConfig, recipe
+from cato.training.run import environment
+from cato.training.weights import data_spec
+from cato.viz.scaling import scaling_figure
+
+DPI = 110
+RIVALS = {"darcy": "saot", "pipe": "transolver"}
+"""Whom the paper compares with, by benchmark."""
+AXES: dict[str, dict[str, tuple[float, ...]]] = {
+    "darcy": {
+        "samples": (1 / 8, 1 / 4, 1 / 2, 1),
+        "resolution": (15, 22, 29, 43),
+        "depth": (1, 2, 4, 8),
+        "width": (16, 32, 64, 128),
+    },
+    "pipe": {
+        "samples": (1 / 8, 1 / 4, 1 / 2, 1),
+        "depth": (1, 2, 4, 8),
+        "width": (16, 32, 64, 128),
+    },
+}
+"""What is varied, and its values; of samples the share of the scale's."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One training: what is varied, and its value."""
+
+    benchmark: str
+    model: str
+    axis: str
+    value: float
+    config: RunConfig
+
+    @property
+    def job(self) -> str:
+        """By its settings, so that the recipe itself is trained once for all axes."""
+        data, model, train = self.config.data, self.config.model, self.config.train
+        words = [self.benchmark, self.config.scale, self.model]
+        words += [f"n{data_spec(self.config).counts['train']}", f"r{data.resolution or 'own'}"]
+        words += [f"depth{model.depth}", f"width{model.width}", f"steps{train.steps}"]
+        return "-".join([*words, f"seed{train.seed}"])
+
+
+def scaling(
+    benchmarks: Sequence[str] = ("darcy", "pipe"),
+    *,
+    scale: str = "small",
+    seeds: Sequence[int] = (0,),
+    share: float = 1.0,
+    data: Path = Path("data"),
+    runs: Path = Path("runs/scaling"),
+    out: Path = Path("results/scaling"),
+    workers: int | None = None,
+) -> dict[str, Any]:
+    """Train what is missing and write scaling.json, scaling.md and a picture for each benchmark.
+
+    Args:
+        benchmarks: Some of `RIVALS`.
+        scale: Of data and recipes.
+        seeds: Of the trainings.
+        share: Of the recipe's steps that every training gets.
+        data: Folder of the data files.
+        runs: Folder of the run folders.
+        out: Folder of the results.
+        workers: Trainings at a time, one thread each; one per core by default.
+
+    Returns:
+        The contents of scaling.json.
+    """
+    unknown = [name for name in benchmarks if name not in RIVALS]
+    if unknown:
+        raise InputError(f"scaling is studied on {', '.join(RIVALS)}; got {unknown[0]}")
+    points = [
+        point
+        for seed in seeds
+        for name in benchmarks
+        for point in plan(name, scale, share, seed, data)
+    ]
+    jobs = {point.job: point.config for point in points}
+    provide_data(jobs.values(), data, workers)
+    finished = run_jobs(jobs, runs, workers, "scaling")
+    groups: dict[tuple[str, str, str, float], list[str]] = {}
+    for point in points:
+        key = (point.benchmark, point.model, point.axis, point.value)
+        groups.setdefault(key, []).append(point.job)
+    rows = [
+        {
+            "benchmark": benchmark,
+            "model": model,
+            "axis": axis,
+            "value": value,
+            "parameters": num_parameters(finished[names[0]]),
+            **outcome([finished[name] for name in names]),
+        }
+        for (benchmark, model, axis, value), names in groups.items()
+    ]
+    results = {
+        "settings": {"scale": scale, "share": share, "seeds": list(seeds), "threads": 1},
+        "environment": environment(),
+        "rows": rows,
+        "slopes": [
+            {"benchmark": b, "model": m, "axis": a, "slope": slope(lines)}
+            for (b, m, a), lines in curves(rows).items()
+        ],
+    }
+    write_json(out / "scaling.json", results)
+    write_page(results, out)
+    return results
+
+
+def plan(benchmark: str, scale: str, share: float, seed: int, data: Path) -> Iterator[Point]:
+    """All trainings of a benchmark with one seed."""
+    for model in ("cato", RIVALS[benchmark]):
+        base = recipe(benchmark, scale, model)
+        num_samples, shape = data_spec(base).counts["train"], data_spec(base).problem.shape
+        num_steps = base.train.epochs * math.ceil(num_samples / base.train.batch_size)
+        train = {"train": {"seed": seed, "steps": max(1, round(share * num_steps))}}
+        for axis, values in AXES[benchmark].items():
+            for number in values:
+                value = round(number * num_samples) if axis == "samples" else int(number)
+                changes: Changes = {"model": {axis: value}}
+                if axis == "samples":
+                    changes = {} if value == num_samples else {"data": {"count": value}}
+                elif axis == "resolution":
+                    changes = {} if value == shape[0] else {"data": {"resolution": value}}
+                config = varied(benchmark, scale, model, changes, train, data_in(data))
+                yield Point(benchmark, model, axis, value, config)
+
+
+def curves(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str, str], list[dict[str, Any]]]:
+    """The rows of each benchmark, model and axis, by their value."""
+    groups: dict[tuple[str, str, str], list[dict[str, Any]]] = {}
+    for row in sorted(rows, key=lambda row: row["value"]):
+        groups.setdefault((row["benchmark"], row["model"], row["axis"]), []).append(row)
+    return groups
+
+
+def slope(rows: Sequence[dict[str, Any]]) -> float:
+    """Of log error against log value, by least squares: −1 halves the error at twice the value."""
+    values, errors = (np.log([row[name] for row in rows]) for name in ("value", "relative_l2"))
+    return float(np.polyfit(values, errors, 1)[0])
+
+
+def write_page(results: dict[str, Any], out: Path) -> None:
+    """scaling.md and its pictures, from the results alone."""
+    settings, rows = results["settings"], results["rows"]
+    lines = [
+        "# How errors scale",
+        "",
+        "<!-- written by `cato study scaling` from scaling.json; do not edit -->",
+        "",
+        f"Scale `{settings['scale']}`, {settings['share']:.0%} of the steps of the recipes for "
+        f"every training, {len(settings['seeds'])} seed(s), one thread. Test error (relative L2 on "
+        "physical values) at the checkpoint of the lowest validation error; *slope* is that of log "
+        "error against log value.",
+    ]
+    out.mkdir(parents=True, exist_ok=True)
+    for benchmark in dict.fromkeys(row["benchmark"] for row in rows):
+        chosen = curves([row for row in rows if row["benchmark"] == benchmark])
+        slopes = {
+            (line["model"], line["axis"]): line["slope"]
+            for line in results["slopes"]
+            if line["benchmark"] == benchmark
+        }
+        title = get_benchmark(benchmark).title
+        panels: dict[str, dict[str, Any]] = {axis: {} for _, _, axis in chosen}
+        for (_, model, axis), line in chosen.items():
+            panels[axis][model_entry(model).title] = (line, slopes[model, axis])
+        scaling_figure(panels, title).savefig(out / f"scaling-{benchmark}.png", dpi=DPI)
+        lines += ["", f"## {title}", "", f"![{title}](scaling-{benchmark}.png)", ""]
+        lines += _table(chosen, slopes)
+        lines += ["", _verdict(chosen, benchmark)]
+    (out / "scaling.md").write_text("\n".join([*lines, ""]))
+
+
+def _table(
+    chosen: Mapping[tuple[str, str, str], list[dict[str, Any]]],
+    slopes: Mapping[tuple[str, str], float],
+) -> list[str]:
+    lines = ["| varied | model | errors | slope |", "|---|---|---|---|"]
+    for (_, model, axis), line in sorted(chosen.items(), key=lambda item: item[0][2]):
+        errors = ", ".join(
+            f"{row['value']:g}: {percent(row['relative_l2'], row['spread'])}" for row in line
+        )
+        lines.append(
+            f"| {axis} | {model_entry(model).title} | {errors} | {slopes[model, axis]:.2f} |"
+        )
+    return lines
+
+
+def _verdict(chosen: Mapping[tuple[str, str, str], list[dict[str, Any]]], benchmark: str) -> str:
+    """Where CATO's error is the lower one; the paper says everywhere."""
+    rival = RIVALS[benchmark]
+    pairs = [
+        (ours["relative_l2"], theirs["relative_l2"])
+        for (_, model, axis), line in chosen.items()
+        if model == "cato"
+        for ours, theirs in zip(line, chosen[benchmark, rival, axis], strict=True)
+    ]
+    wins = sum(ours < theirs for ours, theirs in pairs)
+    shown = "shown" if wins == len(pairs) else "not shown" if wins == 0 else "shown in part"
+    return (
+        f"The paper's claim, a lower error than {model_entry(rival).title}'s at every value, is "
+        f"{shown}: at {wins} of {len(pairs)} values."
+    )
