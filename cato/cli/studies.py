@@ -140,9 +140,32 @@ class StudyScaling(Study):
         self.show(results["rows"], columns, "scaling.json", "scaling.md")
 
 
+@dataclass
+class StudyTheory:
+    """The paper's theory executed: Lemma 1's weights, Lemma 2's constant, Theorem 1's bound."""
+
+    out: Path = Path("results/theory")
+    """Folder of the results."""
+    seed: int = 0
+    """Of operators, charts, features and fields."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Compute and write."""
+        from cato.studies.theory import theory
+
+        rows = theory(self.out, self.seed)["realisation"]
+        columns = ("rank", "width", "errors", "bounds")
+        show_rows("rows", [{name: row[name] for name in columns} for row in rows], self.json)
+        if not self.json:
+            print(f"wrote {self.out / 'theory.json'}, {self.out / 'theory.md'}")
+
+
 STUDIES: dict[str, type[Any]] = {
     "study compare": StudyCompare,
     "study rates": StudyRates,
     "study ablation": StudyAblation,
     "study scaling": StudyScaling,
+    "study theory": StudyTheory,
 }

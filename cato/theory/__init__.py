@@ -1,0 +1,1 @@
+"""The paper's theory, executed: charted axial low-rank operators and CATO weights that are them."""
