@@ -30,9 +30,9 @@ def data_in(folder: Path) -> Changes:
 
 
 def provide_data(jobs: Iterable[RunConfig], folder: Path, workers: int | None) -> None:
-    """Generate the data of all jobs that are missing; of a scale, the most samples first."""
+    """Generate the data of all jobs that are missing; whole scales first, they serve for parts."""
     specs = {data_spec(config) for config in jobs}
-    for spec in sorted(specs, key=lambda spec: (spec.file_name, -spec.counts["train"])):
+    for spec in sorted(specs, key=lambda spec: (spec.count is not None, spec.file_name)):
         generate_file(covering(spec, folder), folder, workers)
 
 
