@@ -141,6 +141,70 @@ class StudyScaling(Study):
 
 
 @dataclass
+class StudyChart(Study):
+    """The learned chart: its shape beside the physical grid, and the error with other charts."""
+
+    benchmarks: tuple[str, ...] = ()
+    """Their names; all six by default."""
+    share: float = 1.0
+    """Of the recipe's epochs that every training gets."""
+    runs: Path = Path("runs/ablation")
+    """Folder of the run folders, shared with the ablation; a killed study goes on there."""
+    out: Path = Path("results/chart")
+    """Folder of the results."""
+
+    def run(self) -> None:
+        """Train, collect and write."""
+        from cato.data.benchmarks import BENCHMARKS
+        from cato.studies.chart import chart
+
+        results = chart(self.benchmarks or tuple(BENCHMARKS), share=self.share, **self.options())
+        columns = ("benchmark", "space", "seed", "first", "dimension", "folded")
+        self.show(results["spaces"], columns, "chart.json", "chart.md")
+
+
+@dataclass
+class StudyGallery:
+    """Pictures of models side by side, from the finished runs of `cato study compare`."""
+
+    models: tuple[str, ...] = ("cato", "saot", "transolver")
+    """Their names; cato, CATO-PC on clouds, must be among them."""
+    benchmarks: tuple[str, ...] = ()
+    """Their names; all six by default."""
+    scale: str = "small"
+    """paper, small or smoke."""
+    minutes: float | None = None
+    """As given to `cato study compare`."""
+    runs: Path = Path("runs/compare")
+    """Folder of the run folders."""
+    out: Path = Path("results/gallery")
+    """Folder of the results."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Draw and write."""
+        from cato.data.benchmarks import BENCHMARKS
+        from cato.studies.gallery import compared_runs, gallery
+
+        found = compared_runs(
+            self.benchmarks or tuple(BENCHMARKS),
+            models=self.models,
+            scale=self.scale,
+            minutes=self.minutes,
+            runs=self.runs,
+        )
+        rows = [
+            {"benchmark": row["benchmark"], "sample": row["sample"], "model": name, "error": error}
+            for row in gallery(found, self.out)["rows"]
+            for name, error in row["errors"].items()
+        ]
+        show_rows("rows", rows, self.json)
+        if not self.json:
+            print(f"wrote {self.out / 'gallery.json'}, {self.out / 'gallery.md'}")
+
+
+@dataclass
 class StudyTheory:
     """The paper's theory executed: Lemma 1's weights, Lemma 2's constant, Theorem 1's bound."""
 
@@ -162,10 +226,35 @@ class StudyTheory:
             print(f"wrote {self.out / 'theory.json'}, {self.out / 'theory.md'}")
 
 
+@dataclass
+class StudyReport:
+    """One page from the results of all studies: each claim of the paper, our number, a verdict."""
+
+    results: Path = Path("docs/studies")
+    """Folder with a folder of results for each study."""
+    out: Path = Path("docs")
+    """Where results.md and results.html go."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Collect and write."""
+        from cato.studies.report import report
+
+        stated = report(self.results, self.out)["claims"]
+        columns = ("text", "ours", "verdict")
+        show_rows("claims", [{name: row[name] for name in columns} for row in stated], self.json)
+        if not self.json:
+            print(f"wrote {self.out / 'results.md'}, {self.out / 'results.html'}")
+
+
 STUDIES: dict[str, type[Any]] = {
     "study compare": StudyCompare,
     "study rates": StudyRates,
     "study ablation": StudyAblation,
     "study scaling": StudyScaling,
+    "study chart": StudyChart,
     "study theory": StudyTheory,
+    "study gallery": StudyGallery,
+    "study report": StudyReport,
 }

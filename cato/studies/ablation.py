@@ -132,7 +132,7 @@ def ablation(
                 model = default_model(get_benchmark(benchmark).problem(scale))
                 epochs = recipe(benchmark, scale, model).train.epochs
                 train = {"epochs": max(1, round(share * epochs)), "seed": seed}
-                job = _job_name(benchmark, scale, changes, train)
+                job = job_name(benchmark, scale, changes, train)
                 jobs[job] = varied(
                     benchmark, scale, model, changes, {"train": train}, data_in(data)
                 )
@@ -173,7 +173,7 @@ def answers_for(
     return chosen
 
 
-def _job_name(benchmark: str, scale: str, changes: Changes, train: dict[str, int]) -> str:
+def job_name(benchmark: str, scale: str, changes: Changes, train: dict[str, int]) -> str:
     """By what is changed, so that equal answers to two questions are one training."""
     settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
     tag = "_".join(settings).replace(" ", "") or "recipe"

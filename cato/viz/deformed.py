@@ -41,29 +41,29 @@ def deformed_sample(case: Case, title: str) -> Figure:
     assert case.prediction is not None
     view = view_of(case.problem)
     truth, answer = Deformation(case, case.truth), Deformation(case, case.prediction)
-    window = _window([case])
+    window = deformed_window([case])
     distance = np.linalg.norm(answer.positions - truth.positions, axis=-1)
     limits = {"vmin": 0.0, "vmax": float(truth.moved.max())}
     scale = {"vmin": 0.0, "vmax": float(distance.max()), "cmap": ERROR}
     steps = chosen(len(truth.moved), NUM_FRAMES)
-    height = _height(window, 3.1)
+    height = deformed_height(window, 3.1)
     size = (10.6, (len(steps) + 1) * height + 0.5)
     figure, axes = new_figure(len(steps) + 1, 3, size, title)
-    _draw_rest(axes[0, 0], case, window)
-    axes[0, 0].set_title(_rest_title(case), fontsize=9)
+    draw_rest(axes[0, 0], case, window)
+    axes[0, 0].set_title(rest_title(case), fontsize=9)
     for step, (left, middle, right) in zip(steps, axes[1:], strict=True):
         nodes = truth.positions[step]
-        _draw_mesh_at(left, case, window, step, nodes, truth.moved[step], **limits)
-        moved = _draw_mesh_at(
+        draw_mesh_at(left, case, window, step, nodes, truth.moved[step], **limits)
+        moved = draw_mesh_at(
             middle, case, window, step, answer.positions[step], answer.moved[step], **limits
         )
-        apart = _draw_mesh_at(right, case, window, step, nodes, distance[step], **scale)
+        apart = draw_mesh_at(right, case, window, step, nodes, distance[step], **scale)
         left.set_ylabel(view.time_title(step), fontsize=9)
     for panel, words in zip(axes[1], ("truth", "prediction", "error"), strict=True):
         panel.set_title(words, fontsize=9)
     num_rows = len(steps)
-    colour_bar(moved, list(axes[1:, :2].flat), _with_unit(case, "displacement"), num_rows)
-    colour_bar(apart, list(axes[1:, 2]), _with_unit(case, "distance of nodes"), num_rows)
+    colour_bar(moved, list(axes[1:, :2].flat), with_unit(case, "displacement"), num_rows)
+    colour_bar(apart, list(axes[1:, 2]), with_unit(case, "distance of nodes"), num_rows)
     hide_empty(axes)
     return figure
 
@@ -72,35 +72,35 @@ def deformed_data(cases: list[Case], title: str) -> Figure:
     """A row for each sample: the mesh at rest, then some frames."""
     view = view_of(cases[0].problem)
     deformations = [Deformation(case, case.truth) for case in cases]
-    window = _window(cases)
+    window = deformed_window(cases)
     limits = {"vmin": 0.0, "vmax": max(float(d.moved.max()) for d in deformations)}
     steps = chosen(cases[0].problem.num_steps, NUM_FRAMES)[1:] or [0]
-    size = (11.8, len(cases) * _height(window, 2.6) + 0.3)
+    size = (11.8, len(cases) * deformed_height(window, 2.6) + 0.3)
     figure, axes = new_figure(len(cases), len(steps) + 1, size, title)
     for case, deformation, panels in zip(cases, deformations, axes, strict=True):
-        _draw_rest(panels[0], case, window)
+        draw_rest(panels[0], case, window)
         for step, panel in zip(steps, panels[1:], strict=True):
             nodes, values = deformation.positions[step], deformation.moved[step]
-            moved = _draw_mesh_at(panel, case, window, step, nodes, values, **limits)
-    axes[0, 0].set_title(_rest_title(cases[0]), fontsize=9)
+            moved = draw_mesh_at(panel, case, window, step, nodes, values, **limits)
+    axes[0, 0].set_title(rest_title(cases[0]), fontsize=9)
     for step, panel in zip(steps, axes[0, 1:], strict=True):
         panel.set_title(view.time_title(step), fontsize=9)
-    colour_bar(moved, list(axes.flat), _with_unit(cases[0], "displacement"), len(cases))
+    colour_bar(moved, list(axes.flat), with_unit(cases[0], "displacement"), len(cases))
     return figure
 
 
-def _draw_rest(axes: Axes, case: Case, window: Window) -> None:
+def draw_rest(axes: Axes, case: Case, window: Window) -> None:
     """What is given: the undeformed mesh, and the die if there is one."""
     _frame(axes, window)
     draw_mesh(axes, Deformation(case, case.truth).rest)
     _draw_die(axes, case, window, AT_REST)
 
 
-def _rest_title(case: Case) -> str:
+def rest_title(case: Case) -> str:
     return "input: " + " and ".join((*case.problem.inputs, "mesh at rest"))
 
 
-def _draw_mesh_at(
+def draw_mesh_at(
     axes: Axes,
     case: Case,
     window: Window,
@@ -136,7 +136,7 @@ def die_contour(case: Case, step: int) -> tuple[np.ndarray, np.ndarray]:
     return top[:, 0], top[:, 1] + above - travel * (step + 1) / case.problem.num_steps
 
 
-def _window(cases: Sequence[Case]) -> Window:
+def deformed_window(cases: Sequence[Case]) -> Window:
     """What holds all frames of all cases, and their dies at rest."""
     parts = [Deformation(case, case.truth).positions.reshape(-1, 2) for case in cases]
     parts += [
@@ -147,7 +147,7 @@ def _window(cases: Sequence[Case]) -> Window:
     return Window.around(np.concatenate(parts))
 
 
-def _height(window: Window, width: float) -> float:
+def deformed_height(window: Window, width: float) -> float:
     across, up = window.size
     return width * up / across + 0.15
 
@@ -158,6 +158,6 @@ def _frame(axes: Axes, window: Window) -> None:
     axes.spines[:].set_linewidth(0.4)
 
 
-def _with_unit(case: Case, words: str) -> str:
+def with_unit(case: Case, words: str) -> str:
     unit = view_of(case.problem).length_unit
     return f"{words} ({unit})" if unit else words

@@ -1,0 +1,132 @@
+"""The results of all studies on one page: each claim of the paper, our number and a verdict."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from cato.errors import InputError
+from cato.files import atomic_write, read_json
+from cato.studies.claims import Claim, claims
+from cato.viz.document import (
+    Block,
+    Code,
+    Heading,
+    Paragraph,
+    Picture,
+    TableBlock,
+    to_html,
+    to_markdown,
+)
+    Block,
+    Code,
+    Heading,
+    Paragraph,
+    Picture,
+    TableBlock,
+    to_html,
+    to_markdown,
+)
+
+STUDIES = {
+    "time": ("compare", "Models in equal time", "make study-time"),
+    "epochs": ("compare", "Models with equal epochs", "make study-epochs"),
+    "rates": ("rates", "Learning rates", "make study-rates"),
+    "choices": ("ablation", "Open choices", "make study-choices"),
+    "ablation": ("ablation", "Parts left out", "make study-ablation"),
+    "scaling": ("scaling", "Scaling", "make study-scaling"),
+    "efficiency": ("efficiency", "Efficiency", "make study-efficiency"),
+    "chart": ("chart", "The learned chart", "make study-chart"),
+    "theory": ("theory", "Theory", "make study-theory"),
+    "gallery": ("gallery", "Pictures", "make study-gallery"),
+}
+"""Folder of the results: name of the files in it, title, and the command that fills it."""
+
+
+def report(results: Path, out: Path) -> dict[str, Any]:
+    """Write results.md and results.html into `out` from what the studies left in `results`.
+
+    Args:
+        results: Folder with a folder for each study.
+        out: Where the pages go.
+
+    Returns:
+        The claims and how many there are of each verdict.
+    """
+    found = {
+        study: read_json(results / study / f"{name}.json", f"the results of {study}")
+        for study, (name, _, _) in STUDIES.items()
+        if (results / study / f"{name}.json").exists()
+    }
+    if not found:
+        raise InputError(
+            f"{results} holds no results; run a study first, such as `make study-time`"
+        )
+    stated = claims(found)
+    blocks = [*_summary(stated, found), *_details(found, results)]
+    out.mkdir(parents=True, exist_ok=True)
+    note = "written by `cato study report` from the results files of the studies; do not edit"
+    with atomic_write(out / "results.md") as temporary:
+        temporary.write_text(to_markdown(blocks, out, note))
+    with atomic_write(out / "results.html") as temporary:
+        temporary.write_text(to_html(blocks))
+    return {
+        "claims": [vars(claim) for claim in stated],
+        "verdicts": dict(Counter(claim.verdict for claim in stated)),
+    }
+
+
+def _summary(stated: list[Claim], found: dict[str, Any]) -> list[Block]:
+    """The claims in one table."""
+    counts = Counter(claim.verdict for claim in stated)
+    total = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    machine = next(iter(found.values()))["environment"]
+    return [
+        Heading("The paper's evidence, measured again", 1),
+        Paragraph(
+            f"{len(stated)} claims of the paper: {total}. Everything here was measured on "
+            f"{machine['cores']} cores of {machine['processor']} without a GPU, at the `small` "
+            "scale (the same physics, coarser meshes, minutes of training) unless said otherwise; "
+            "errors are relative L2 on physical values of the test split, which chose nothing. The "
+            "paper's numbers are those of full-size trainings on a GPU and are given for "
+            "orientation. The same commands with `--scale paper` are the full reproduction."
+        ),
+        TableBlock(
+            ("claim", "paper", "here", "setting", "verdict"),
+            [
+                (claim.text, claim.paper, claim.ours, claim.setting, f"**{claim.verdict}**")
+                for claim in stated
+            ],
+        ),
+    ]
+
+
+def _details(found: dict[str, Any], results: Path) -> list[Block]:
+    """For each study its pictures, its page, what it cost and how to run it again."""
+    blocks: list[Block] = []
+    hours = 0.0
+    for study, (name, title, command) in STUDIES.items():
+        blocks.append(Heading(title))
+        if study not in found:
+            blocks += [Paragraph("Not run yet."), Code(command)]
+            continue
+        spent = training_hours(found[study])
+        hours += spent
+        cost = f" {spent:.1f} core hours of training." if spent else ""
+        page = results / study / f"{name}.md"
+        blocks.append(
+            Paragraph(f"All numbers: `{page.as_posix()}` and `{name}.json` beside it.{cost}")
+        )
+        for path in sorted([*page.parent.glob("*.png"), *page.parent.glob("*.gif")]):
+            blocks.append(Picture(path, f"{title}: {path.stem.replace('-', ' ')}"))
+        blocks.append(Code(command))
+    blocks += [
+        Heading("Cost"),
+        Paragraph(f"{hours:.1f} core hours of training in all; `make study` runs what is missing."),
+    ]
+    return blocks
+
+
+def training_hours(results: dict[str, Any]) -> float:
+    """Of all trainings of a study, by the minutes and seeds of its rows; 0 if it trains nothing."""
+    rows = [*results.get("rows", []), *results.get("errors", [])]
+    return sum(row["minutes"] * len(row["errors"]) for row in rows if "minutes" in row) / 60
