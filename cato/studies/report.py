@@ -17,15 +17,6 @@ from cato.viz.document import (
     to_html,
     to_markdown,
 )
-    Block,
-    Code,
-    Heading,
-    Paragraph,
-    Picture,
-    TableBlock,
-    to_html,
-    to_markdown,
-)
 
 STUDIES = {
     "time": ("compare", "Models in equal time", "make study-time"),

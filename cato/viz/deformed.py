@@ -97,6 +97,7 @@ def draw_rest(axes: Axes, case: Case, window: Window) -> None:
 
 
 def rest_title(case: Case) -> str:
+    """Above the picture of the inputs."""
     return "input: " + " and ".join((*case.problem.inputs, "mesh at rest"))
 
 
@@ -148,6 +149,7 @@ def deformed_window(cases: Sequence[Case]) -> Window:
 
 
 def deformed_height(window: Window, width: float) -> float:
+    """Height of a panel of the given width, its title included."""
     across, up = window.size
     return width * up / across + 0.15
 
@@ -159,5 +161,6 @@ def _frame(axes: Axes, window: Window) -> None:
 
 
 def with_unit(case: Case, words: str) -> str:
+    """Words, and the unit of length where there is one."""
     unit = view_of(case.problem).length_unit
     return f"{words} ({unit})" if unit else words
