@@ -4,7 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint bench bench-solvers survey study-cato study-models cards choices clean
+.PHONY: demo test test-slow lint bench bench-solvers survey cards clean \
+        study study-cato study-theory study-choices study-rates study-time study-epochs study-ablation \
+        study-chart study-scaling study-efficiency study-gallery study-report
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -42,15 +44,14 @@ survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statisti
 study-cato: $(READY)  ## CATO on the six benchmarks at small scale, three seeds; about an hour on two cores, resumable
 	$(BIN)/cato study compare --seeds 0 1 2 --runs runs/study-cato --out docs/benchmarks/results
 
-study-models: $(READY)  ## every model on Darcy at small scale, the same minutes each; resumable
-	$(BIN)/cato study compare --models cato fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot \
-	  --benchmarks darcy --minutes 4 --runs runs/study-models --out docs/models/darcy
+# The paper's evidence: each part is resumable and writes docs/studies/NAME; runs are kept in runs/studies.
+BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
+STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
+study: study-theory study-choices study-rates study-time study-epochs study-ablation study-chart \
+       study-scaling study-efficiency study-gallery study-report  ## everything below, about ten hours on two cores
 
-cards: $(READY)  ## the model cards, from code, recipes and results
-	$(BIN)/python benchmarks/cards.py
+study-theory: $(READY)  ## the paper's lemmas executed
+	$(BIN)/cato study theory --out docs/studies/theory
 
-choices: $(READY)  ## the trainings behind our defaults, about an hour on two cores; resumable
-	$(BIN)/python benchmarks/choices.py
-
-clean:
+study-clean:
 	rm -rf $(VENV) build *.egg-info

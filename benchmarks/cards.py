@@ -20,7 +20,7 @@ from cato.training.config import TrainConfig, options_of, recipe
 
 ROOT = Path(__file__).parent.parent
 CARDS = ROOT / "docs" / "models"
-ERRORS = ROOT / "docs" / "models" / "darcy" / "compare.json"
+ERRORS = ROOT / "docs" / "studies" / "time" / "compare.json"
 SPEED = ROOT / "benchmarks" / "results" / "models.json"
 
 
@@ -96,8 +96,9 @@ def measured(name: str) -> list[str]:
     lines = []
     for row in rows_of(ERRORS, name):
         lines.append(
-            f"- Darcy `small`: test error {row['relative_l2']:.2%}, where the training mean has "
-            f"{row['mean_predictor']:.1%} ([all models](darcy/compare.md))."
+            f"- {get_benchmark(row['benchmark']).title} `small`: test error "
+            f"{row['relative_l2']:.2%} in the time that all models get, where the training mean "
+            f"has {row['mean_predictor']:.1%} ([all models](../studies/time/compare.md))."
         )
     for row in rows_of(SPEED, name):
         lines.append(
