@@ -53,5 +53,40 @@ study: study-theory study-choices study-rates study-time study-epochs study-abla
 study-theory: $(READY)  ## the paper's lemmas executed
 	$(BIN)/cato study theory --out docs/studies/theory
 
-study-clean:
+study-choices: $(READY)  ## what the paper leaves open, decided on validation; the defaults follow
+	$(call STUDY,ablation,choices) --benchmarks darcy airfoil --share 0.5 \
+	  --questions "rotary scale" heads "learning rate of Muon" "width of the MLP" projections stencil "width of the chart"
+
+study-rates: $(READY)  ## the same sweep of learning rates for every model
+	$(call STUDY,rates,rates) --minutes 0.75
+
+study-time: $(READY)  ## every model on every benchmark in the same time
+	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 3 --seeds 0 1 2 --rivals 2
+
+study-epochs: $(READY)  ## the strongest models with the same epochs
+	$(call STUDY,compare,epochs) --models cato saot transolver --seeds 0 1 2 --rivals 2
+
+study-ablation: $(READY)  ## CATO without each of its parts
+	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil --share 0.5 \
+	  --questions chart attention "local operator" loss optimizer "rotary scale"
+
+study-chart: $(READY)  ## the learned chart beside the physical grid
+	$(call STUDY,chart,chart) --seeds 0 1 2 --share 0.5
+
+study-scaling: $(READY)  ## errors against samples, resolution, depth and width
+	$(call STUDY,scaling,scaling) --share 0.5
+
+study-efficiency: $(READY)  ## parameters, operations, time and memory at the paper's settings
+	$(call STUDY,efficiency,efficiency)
+
+study-gallery: $(READY)  ## pictures of the models side by side, of the runs of study-time
+	$(BIN)/cato study gallery --minutes 3 --runs runs/studies/time --out docs/studies/gallery
+
+study-report: $(READY)  ## docs/results.md and docs/results.html
+	$(BIN)/cato study report
+
+cards: $(READY)  ## the model cards, from code, recipes and results
+	$(BIN)/python benchmarks/cards.py
+
+clean:
 	rm -rf $(VENV) build *.egg-info
