@@ -4,28 +4,26 @@
 
 One thread, float32, batch 4, width 96, depth 8, 8 heads. Times on shared machines are noisy:
 matmul, forward and training step alternate, and figures are medians of ratios side by side. FLOPs
-of a forward are counted by PyTorch's counter on the plain formulas, so work that an implementation
-adds does not count as progress; a training step counts as three forwards (the counter overcounts
-the backward of depthwise convolutions). Each mesh runs in a process of its own, for its memory.
+of a forward are counted on the plain formulas, so work that an implementation adds does not count
+as progress; a training step counts as three forwards. Each mesh runs in a process of its own, for
+its memory.
 """
 
 import json
-import resource
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from cato.files import write_json
 from cato.models.registry import build_model
 from cato.physics import inverse_metric
 from cato.problem import Problem
+from cato.studies.costs import MATMUL, peak_memory, seconds_of
+from cato.studies.flops import count_flops
 from cato.training.config import recipe
 from cato.training.optim import build_optimizers
 from cato.training.run import environment
@@ -33,7 +31,7 @@ from cato.training.run import environment
 ROOT = Path(__file__).parent.parent
 RESULTS, PAGE = ROOT / "benchmarks" / "results" / "speed.json", ROOT / "docs" / "speed.md"
 SIZES = (43, 85, 170)
-BATCH, REPEATS, MATMUL = 4, 7, 2048
+BATCH, REPEATS = 4, 7
 TARGETS = {"forward": 0.40, "step": 0.30}
 """Shares of the matmul rate that must be reached at 85 × 85."""
 
@@ -76,21 +74,10 @@ class Setting:
             optimizer.zero_grad()
 
 
-def count_flops(size: int) -> dict[str, int]:
-    """Floating-point operations of a batch, counted on tensors without data."""
-    with torch.device("meta"):
-        model = build_model("cato", recipe("darcy", "paper", "cato").model, problem_of(size))
-        coords, features = torch.empty(BATCH, size**2, 2), torch.empty(BATCH, size**2, 1)
-        with FlopCounterMode(display=False) as counter, torch.no_grad():
-            model(coords, features)
-    return {"forward": counter.get_total_flops(), "step": 3 * counter.get_total_flops()}
-
-
-def seconds_of(work: Callable[[], Any]) -> float:
-    """Wall time of one call."""
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
+def operations(setting: Setting) -> dict[str, int]:
+    """Floating-point operations of a batch; a step is counted as three forwards."""
+    forward = count_flops(setting.forward)
+    return {"forward": forward, "step": 3 * forward}
 
 
 def measure(size: int) -> dict[str, Any]:
@@ -98,7 +85,7 @@ def measure(size: int) -> dict[str, Any]:
     torch.set_num_threads(1)
     matrix = torch.randn(MATMUL, MATMUL)
     setting = Setting(size)
-    flops = count_flops(size)
+    flops = operations(setting)
     before = peak_memory()
     works = {"forward": setting.forward, "step": setting.step}
     seconds: dict[str, list[float]] = {"matmul": [], "forward": [], "step": []}
@@ -124,11 +111,6 @@ def measure(size: int) -> dict[str, Any]:
         "step_share": median(shares["step"]),
         "step_memory_gib": peak_memory() - before,
     }
-
-
-def peak_memory() -> float:
-    """Largest resident memory of this process so far, in GiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def write_page(results: dict[str, Any]) -> None:

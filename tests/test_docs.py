@@ -147,8 +147,9 @@ def test_python_is_python_and_names_are_public(page: Path) -> None:
             assert name in cato.__all__
 
 
-def test_readme_names_every_command() -> None:
-    lines = [cato_arguments(words) for words in command_lines(ROOT / "README.md")]
+def test_readme_names_every_command_and_the_page_of_studies_every_study() -> None:
+    pages = (ROOT / "README.md", ROOT / "docs/studies.md")
+    lines = [cato_arguments(words) for page in pages for words in command_lines(page)]
     assert set(COMMANDS) <= {split_name(arguments)[0] for arguments in lines if arguments}
 
 

@@ -141,6 +141,43 @@ class StudyScaling(Study):
 
 
 @dataclass
+class StudyEfficiency:
+    """What the models cost: parameters, operations, time, memory, their growth with the mesh."""
+
+    models: tuple[str, ...] = ()
+    """Their names; all that work on meshes by default."""
+    benchmarks: tuple[str, ...] = ("darcy", "pipe")
+    """Those to measure a training step on."""
+    sizes: tuple[int, ...] = (32, 64, 96, 128, 192, 256, 384, 512)
+    """Nodes per side of the square meshes on which the cost grows."""
+    scale: str = "paper"
+    """Of the recipes for the training steps: paper, small or smoke."""
+    growth_scale: str = "small"
+    """Of the recipes for the growth."""
+    repeats: int = 3
+    """Measurements of which the median is taken."""
+    runs: Path = Path("runs/efficiency")
+    """Folder of the measurements; a killed study goes on there."""
+    out: Path = Path("results/efficiency")
+    """Folder of the results."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Measure, collect and write."""
+        from cato.studies.efficiency import efficiency
+
+        names = ("benchmarks", "sizes", "scale", "growth_scale", "repeats", "runs", "out")
+        results = efficiency(self.models, **{name: getattr(self, name) for name in names})
+        columns = ("benchmark", "model", "parameters", "gflop_forward", "epoch_seconds")
+        show_rows(
+            "rows", [{name: row[name] for name in columns} for row in results["rows"]], self.json
+        )
+        if not self.json:
+            print(f"wrote {self.out / 'efficiency.json'}, {self.out / 'efficiency.md'} and charts")
+
+
+@dataclass
 class StudyChart(Study):
     """The learned chart: its shape beside the physical grid, and the error with other charts."""
 
@@ -253,6 +290,7 @@ STUDIES: dict[str, type[Any]] = {
     "study rates": StudyRates,
     "study ablation": StudyAblation,
     "study scaling": StudyScaling,
+    "study efficiency": StudyEfficiency,
     "study chart": StudyChart,
     "study theory": StudyTheory,
     "study gallery": StudyGallery,

@@ -1,0 +1,244 @@
+"""What the models cost (paper, "Scaling & efficiency"): parameters, operations, time and memory.
+
+Two questions: what every model costs at the paper's settings, drawn as the paper's bubble charts
+and held against its claims; and how the cost of a forward grows with the mesh, beside the paper's
+O(HW(H + W)). Operations are counted (`cato.studies.flops`), times are measured on one CPU thread
+(`cato.studies.costs`): the paper's are those of a GPU.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from cato.data.benchmarks import get_benchmark
+from cato.errors import InputError
+from cato.files import write_json
+from cato.models.registry import MODELS, model_entry
+from cato.progress import note, progress_bar
+from cato.studies.costs import BATCH, REPEATS, measured
+from cato.studies.efficiency_page import write_page
+from cato.studies.references import REFERENCES
+from cato.training.run import environment
+from cato.viz.efficiency import DPI, Bubble, Curve, bubble_chart, growth_chart
+
+SIZES = (32, 64, 96, 128, 192, 256, 384, 512)
+NUM_LARGEST = 4
+"""Of the sizes, so many of the largest decide the exponent: small meshes cost overhead."""
+
+Row = dict[str, Any]
+
+
+def efficiency(
+    models: Sequence[str] = (),
+    *,
+    benchmarks: Sequence[str] = ("darcy", "pipe"),
+    sizes: Sequence[int] = SIZES,
+    scale: str = "paper",
+    growth_scale: str = "small",
+    repeats: int = REPEATS,
+    runs: Path = Path("runs/efficiency"),
+    out: Path = Path("results/efficiency"),
+) -> dict[str, Any]:
+    """Measure what is missing; write efficiency.json, efficiency.md and the charts.
+
+    Measurements that fail are told on the page and tried again the next time.
+
+    Args:
+        models: Their names; all that work on meshes if empty.
+        benchmarks: Those to measure a training step on.
+        sizes: Nodes per side of the square meshes of the growth.
+        scale: Of the recipes for the training steps.
+        growth_scale: Of the recipes for the growth.
+        repeats: Measurements of which the median is taken.
+        runs: Folder of the measurements; a killed study goes on there.
+        out: Folder of the results.
+
+    Returns:
+        The contents of efficiency.json.
+    """
+    names = tuple(models) or grid_models()
+    for name in names:
+        model_entry(name)  # refuses what does not exist
+    sizes = tuple(sorted(set(sizes)))
+    if not benchmarks or len(sizes) < 2:
+        raise InputError("name at least one benchmark and two sizes")
+    found = _measure(names, benchmarks, sizes, (scale, growth_scale, repeats), runs)
+    rows = with_epochs(found["costs"], scale)
+    results = {
+        "settings": {
+            "scale": scale,
+            "growth_scale": growth_scale,
+            "sizes": list(sizes),
+            "repeats": repeats,
+            "batch": BATCH,
+            "threads": 1,
+        },
+        "environment": environment() | {"threads": 1},
+        "rows": rows,
+        "claims": claims(rows),
+        "growth": [with_exponents(row) for row in found["growth"]],
+        "failed": found["failed"],
+    }
+    write_json(out / "efficiency.json", results)
+    _draw(results, out)
+    write_page(results, out)
+    return results
+
+
+def grid_models() -> tuple[str, ...]:
+    """All models that work on meshes."""
+    return tuple(name for name, entry in MODELS.items() if "grid" in entry.operator.geometries)
+
+
+def _measure(
+    names: Sequence[str],
+    benchmarks: Sequence[str],
+    sizes: tuple[int, ...],
+    manner: tuple[str, str, int],
+    runs: Path,
+) -> dict[str, list[Row]]:
+    """Everything, one measurement at a time; those that fail are set aside."""
+    scale, growth_scale, repeats = manner
+    found: dict[str, list[Row]] = {"costs": [], "growth": [], "failed": []}
+    jobs: list[tuple[str, str, Callable[[], Row]]] = []
+    for benchmark in benchmarks:
+        for name in names:
+            which = {"benchmark": benchmark, "scale": scale, "model": name}
+            jobs.append(("costs", f"{name} on {benchmark}", _costs_of(which, repeats, runs)))
+    for name in (*names, *REFERENCES):
+        grows = {"model": name, "scale": growth_scale, "sizes": sizes, "repeats": repeats}
+        jobs.append(("growth", f"growth of {name}", lambda s=grows: measured("growth", runs, s)))  # type: ignore[misc]
+    with progress_bar("efficiency", len(jobs)) as bar:
+        for number, (group, title, work) in enumerate(jobs):
+            bar(number, title)
+            row = work()
+            if "failed" in row:
+                note(f"{title} failed: {row['failed']}")
+                found["failed"].append({"what": title, "why": row["failed"]})
+            else:
+                found[group].append(row)
+        bar(len(jobs))
+    return found
+
+
+def _costs_of(which: Mapping[str, str], repeats: int, runs: Path) -> Callable[[], Row]:
+    """Time, memory and parameters of a training step, and the operations in it."""
+
+    def work() -> Row:
+        step = measured("step", runs, {**which, "repeats": repeats})
+        return step if "failed" in step else step | measured("operations", runs, which)
+
+    return work
+
+
+def with_epochs(rows: Sequence[Row], scale: str) -> list[Row]:
+    """The rows with the time of an epoch: all samples that the paper trains on.
+
+    Steps were measured in matmuls of their moment; a matmul has the median time of all rows, so
+    that a moment in which the machine was slow does not count against a model.
+    """
+    if not rows:
+        return []
+    matmul = median(BATCH * r["step_seconds_per_sample"] / r["step_in_matmuls"] for r in rows)
+    longer = []
+    for row in rows:
+        samples = get_benchmark(row["benchmark"]).scale(scale)
+        # The paper has no validation split: ours is part of its training samples.
+        num_steps = (samples.train + samples.validation) / BATCH
+        longer.append(row | {"epoch_seconds": num_steps * row["step_in_matmuls"] * matmul})
+    return longer
+
+
+def exponent(nodes: Sequence[float], costs: Sequence[float]) -> float | None:
+    """p of cost ~ nodes^p over the largest meshes; None where there are fewer than two."""
+    if len(costs) < 2:
+        return None
+    x, y = (np.log(values[-NUM_LARGEST:]) for values in (nodes[: len(costs)], costs))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def with_exponents(row: Row) -> Row:
+    """A model's growth with its exponents in the number of nodes."""
+    nodes = [size["size"] ** 2 for size in row["rows"]]
+    matmuls = [size["matmuls"] for size in row["rows"] if "matmuls" in size]
+    gflop = [size["gflop"] for size in row["rows"]]
+    fitted = {"flop_exponent": exponent(nodes, gflop), "time_exponent": exponent(nodes, matmuls)}
+    return {"model": row["model"], **fitted, "rows": row["rows"]}
+
+
+def claims(rows: Sequence[Row]) -> list[Row]:
+    """The paper's sentences on efficiency, each beside what was measured."""
+    by_name = {(row["benchmark"], row["model"]): row for row in rows}
+    checked = []
+    for quantity, key, share, least in (
+        ("parameters", "parameters", "around 85 %", 0.80),
+        ("GFLOPs", "gflop_forward", "69 %", 0.685),
+    ):
+        if {("darcy", "cato"), ("darcy", "saot")} <= set(by_name):
+            ours, theirs = (by_name["darcy", name][key] for name in ("cato", "saot"))
+            saved = 1 - ours / theirs
+            checked.append(
+                {
+                    "claim": f"Darcy: {quantity} reduced by {share} compared to SAOT",
+                    "measured": f"{saved:.1%} fewer" if saved > 0 else f"{-saved:.1%} more",
+                    "holds": saved >= least,
+                }
+            )
+    for claim, key in (
+        ("the lowest GFLOPs", "gflop_forward"),
+        ("the shortest training time", "epoch_seconds"),
+        ("the fewest parameters", "parameters"),
+    ):
+        trio = {name: by_name.get(("pipe", name)) for name in ("cato", "transolver", "saot")}
+        if all(trio.values()):
+            values = {name: row[key] for name, row in trio.items() if row}
+            ratios = [
+                f"{values[name] / values['cato']:.2f} times as much by {model_entry(name).title}"
+                for name in ("transolver", "saot")
+            ]
+            checked.append(
+                {
+                    "claim": f"Pipe: {claim} of CATO, Transolver and SAOT",
+                    "measured": ", ".join(ratios),
+                    "holds": min(values, key=lambda name: values[name]) == "cato",
+                }
+            )
+    return checked
+
+
+def _draw(results: Mapping[str, Any], out: Path) -> None:
+    """bubble-NAME.png for each benchmark, and growth.png."""
+    scale = results["settings"]["scale"]
+    for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
+        bubbles = [
+            Bubble(
+                row["model"],
+                model_entry(row["model"]).title,
+                row["gflop_forward"],
+                row["epoch_seconds"] / 60,
+                row["parameters"],
+            )
+            for row in results["rows"]
+            if row["benchmark"] == benchmark
+        ]
+        title = f"{get_benchmark(benchmark).title}, scale {scale}"
+        bubble_chart(bubbles, title).savefig(out / f"bubble-{benchmark}.png", dpi=DPI)
+    curves = [_curve(row) for row in results["growth"]]
+    if curves:
+        title = f"Darcy on square meshes, scale {results['settings']['growth_scale']}"
+        growth_chart(curves, title).savefig(out / "growth.png", dpi=DPI)
+
+
+def _curve(row: Mapping[str, Any]) -> Curve:
+    name = row["model"]
+    title = REFERENCES[name][0] if name in REFERENCES else model_entry(name).title
+    return Curve(
+        name,
+        title,
+        [size["size"] ** 2 for size in row["rows"]],
+        [size["gflop"] for size in row["rows"]],
+        [size["seconds"] for size in row["rows"] if "seconds" in size],
+    )

@@ -1,0 +1,72 @@
+"""What CATO's growth with the mesh is compared with: its attention alone, and full attention."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from cato.models.cato import cpu_attention
+from cato.models.cato.attention import attend_along, axial_attention
+from cato.models.cato.grid import Cato, CatoConfig
+from cato.models.cato.rotary import rotate
+from cato.problem import Problem
+
+
+class FullAttention(nn.Module):
+    """Attention of every node to all nodes of the mesh, O(N²), in place of `AxialAttention`.
+
+    Half of a head's pairs turn with the first chart coordinate, the others with the second.
+    """
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.heads = heads
+        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.out = nn.Linear(width, width, bias=False)
+
+    def forward(
+        self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Float[Tensor, "B *mesh pairs 2"]]
+    ) -> Float[Tensor, "B *mesh C"]:
+        """Attend to the whole mesh as one line."""
+        half = turns[0].shape[-2] // 2
+        turn = torch.cat((turns[0][..., :half, :], turns[1][..., half:, :]), dim=-2)
+        q, k, v = self.qkv(h).chunk(3, dim=-1)
+        q, k, v = (x.flatten(1, -2) for x in (rotate(q, turn), rotate(k, turn), v))
+        return self.out(attend_along(q, k, v, 1, self.heads).reshape(h.shape))
+
+
+def full_attention(config: CatoConfig, problem: Problem) -> nn.Module:
+    """CATO with full attention in every block."""
+    model = Cato(config, problem)
+    for block in model.blocks:
+        block.attention = FullAttention(config.width, config.heads)
+    return model
+
+
+class AxialAlone(nn.Module):
+    """The attention of all blocks of CATO and nothing else: projections and rotations are given."""
+
+    def __init__(self, config: CatoConfig, problem: Problem) -> None:
+        super().__init__()
+        model = Cato(config, problem)
+        coords = torch.rand(1, problem.num_nodes, problem.dimension)
+        with torch.no_grad():
+            self.turns = model.rotations(coords, problem.shape)
+        self.qkv = torch.randn(1, *problem.shape, 3 * config.width)
+        self.heads, self.depth = config.heads, config.depth
+
+    def forward(self, coords: Tensor, features: Tensor) -> None:
+        """Attend as often as CATO does, by the same kernels; the arguments are not used."""
+        fast = cpu_attention.supported(self.qkv)
+        attend = cpu_attention.axial_attention if fast else axial_attention
+        for _ in range(self.depth):
+            attend(self.qkv, self.turns, self.heads)
+
+
+REFERENCES: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {
+    "axial_attention": ("CATO's attention alone", AxialAlone),
+    "full_attention": ("CATO with full attention", full_attention),
+}
+"""Titles and builders by name; each takes the settings of CATO."""
