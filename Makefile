@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint bench bench-solvers survey cards clean \
+.PHONY: demo test test-slow lint docs bench bench-solvers survey cards clean \
         study study-cato study-theory study-choices study-rates study-time study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
@@ -29,6 +29,10 @@ lint: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+docs: $(READY)  ## the documentation as a site, build/site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "open build/site/index.html"
 
 bench: $(READY)  ## speed and memory, as ratios to a matmul of the same run
 	$(BIN)/python benchmarks/speed.py
