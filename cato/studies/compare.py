@@ -188,6 +188,12 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         if settings["minutes"] is None
         else f"{settings['minutes']:g} minutes of training each (steps are timed before, alone)"
     )
+    num_seeds = len(settings["seeds"])
+    varied_seeds = (
+        f"; ± is the standard deviation over {num_seeds} seeds, where there are so many"
+        if num_seeds > 1
+        else ", with one seed"
+    )
     lines = [
         "# Models on benchmarks",
         "",
@@ -195,10 +201,9 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         "",
         f"Scale `{settings['scale']}`, {budget}, one thread. The error is the mean over the test "
         "samples of the relative L2 error on physical values, at the checkpoint with the lowest "
-        "validation error; ± is the standard deviation over "
-        f"{len(settings['seeds'])} seeds, where there are so many. *Training mean* is the error of "
-        "always answering the mean of the training targets. Times are per sample on one thread; "
-        "the solver's are those of the same mesh.",
+        f"validation error{varied_seeds}. *Training mean* is the error of always answering the "
+        "mean of the training targets. Times are per sample on one thread; the solver's are those "
+        "of the same mesh.",
     ]
     lines += ["", "## All", "", *_overview(rows, benchmarks)]
     for name in benchmarks:
