@@ -4,8 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint docs bench bench-solvers survey cards clean \
-        study study-cato study-theory study-choices study-rates study-time study-epochs study-ablation \
+.PHONY: demo test test-slow lint docs bench bench-serve bench-solvers survey cards clean \
+        study study-cato study-theory study-choices study-rates study-time study-longer study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
 $(READY): pyproject.toml constraints.txt
@@ -39,6 +39,9 @@ bench: $(READY)  ## speed and memory, as ratios to a matmul of the same run
 	$(BIN)/python benchmarks/models.py
 	$(BIN)/python benchmarks/recipes.py
 
+bench-serve: $(READY)  ## requests per second and latency of the service, with and without batching
+	$(BIN)/python benchmarks/serve.py
+
 bench-solvers: $(READY)  ## seconds per sample of the six solvers, as ratios to a reference of the same run
 	$(BIN)/python benchmarks/solvers.py
 
@@ -51,7 +54,7 @@ study-cato: $(READY)  ## CATO on the six benchmarks at small scale, three seeds;
 # The paper's evidence: each part is resumable and writes docs/studies/NAME; runs are kept in runs/studies.
 BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
 STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
-study: study-theory study-choices study-rates study-time study-epochs study-ablation study-chart \
+study: study-theory study-choices study-rates study-time study-longer study-epochs study-ablation study-chart \
        study-scaling study-efficiency study-gallery study-report  ## everything below, about ten hours on two cores
 
 study-theory: $(READY)  ## the paper's lemmas executed
@@ -66,6 +69,9 @@ study-rates: $(READY)  ## the same sweep of learning rates for every model
 
 study-time: $(READY)  ## every model on every benchmark in the same time
 	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 3 --seeds 0 1 2 --rivals 2
+
+study-longer: $(READY)  ## models that need more than three minutes on Darcy to leave the training mean far behind
+	$(call STUDY,compare,longer) --models ono oformer gnot --benchmarks darcy --minutes 9
 
 study-epochs: $(READY)  ## the strongest models with the same epochs
 	$(call STUDY,compare,epochs) --models cato saot transolver --seeds 0 1 2 --rivals 2

@@ -9,11 +9,13 @@ from matplotlib.figure import Figure
 from cato.config import from_dict
 from cato.data.benchmarks import get_benchmark
 from cato.data.dataset import Dataset
+from cato.data.own.read import is_own
 from cato.errors import InputError
 from cato.models.registry import default_model, model_entry
 from cato.surrogate import Surrogate
-from cato.training.config import recipe, run_config
+from cato.training.config import DataConfig, RunConfig, recipe, run_config
 from cato.training.evaluate import evaluate_run
+from cato.training.own import own_config
 from cato.training.run import Run, open_run
 from cato.training.train import resume as resume_run
 from cato.training.train import train as train_run
@@ -22,7 +24,7 @@ from cato.viz.figures import sample_figure
 
 
 def train(
-    benchmark: str,
+    benchmark: str | Path,
     scale: str = "small",
     *,
     out: str | Path,
@@ -30,10 +32,11 @@ def train(
     minutes: float | None = None,
     **settings: Any,
 ) -> Run:
-    """Train a model on a benchmark into a new run folder, generating the data if needed.
+    """Train a model into a new run folder, generating the data of a benchmark if needed.
 
     Args:
-        benchmark: Such as "darcy".
+        benchmark: Such as "darcy"; or a file or folder of your own data, with the names of its
+            fields in `data_settings={"coords": "x,y", "inputs": "k", "targets": "p"}`.
         scale: "paper", "small" or "smoke".
         out: The run folder.
         model: Name of the model; CATO by default.
@@ -41,8 +44,9 @@ def train(
         settings: Changes to the recipe by group: `model_settings={"width": 32}`,
             `train_settings={"epochs": 5}`, `loss_settings={...}`, `data_settings={...}`.
     """
-    problem = get_benchmark(benchmark).problem(scale)
-    values = recipe(benchmark, scale, model or default_model(problem)).to_dict()
+    values = _start(str(benchmark), scale, model, settings.get("data_settings", {})).to_dict()
+    if settings.get("train_settings", {}).keys() & {"epochs", "steps"}:
+        values["train"]["minutes"] = None
     for name, changes in settings.items():
         group = name.removesuffix("_settings")
         if name == group or group not in values or not isinstance(changes, dict):
@@ -55,6 +59,15 @@ def train(
     if minutes is not None:
         config = replace(config, train=replace(config.train, minutes=minutes))
     return train_run(config, Path(out))
+
+
+def _start(name: str, scale: str, model: str | None, data: Any) -> RunConfig:
+    """The recipe for a benchmark or for own data."""
+    if is_own(name) and isinstance(data, dict):
+        config = from_dict(DataConfig, data | {"file": name}, "cato.train, data")
+        return own_config(config, scale, model)
+    problem = get_benchmark(name).problem(scale)
+    return recipe(name, scale, model or default_model(problem))
 
 
 def resume(folder: str | Path) -> Run:

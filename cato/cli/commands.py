@@ -10,7 +10,9 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
+from cato.cli.deploy import Serve
 from cato.cli.output import show, show_rows
+from cato.cli.own import Inspect, with_data_overrides
 from cato.cli.parsing import GROUPS, parse, settings_type
 from cato.cli.studies import STUDIES
 from cato.errors import InputError
@@ -80,10 +82,14 @@ class Generate:
 
 @dataclass
 class Train:
-    """Train a model; override settings by `--model.width 64 --train.epochs 20` and the like."""
+    """Train a model on a benchmark or on your own data.
 
-    benchmark: Positional[str] = ""
-    """What to learn, see `cato benchmarks`."""
+    Override settings by `--model.width 64 --train.epochs 20` and the like.
+    """
+
+    benchmark: Annotated[Positional[str], tyro.conf.arg(metavar="BENCHMARK|FILE")] = ""
+    """What to learn, see `cato benchmarks`; or a file or folder of your own data, see `cato
+    inspect`."""
     scale: str | None = None
     """paper (meant for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
     model: str | None = None
@@ -91,6 +97,12 @@ class Train:
     original: Path | None = None
     """Folder of the published files of the benchmark, to train on these instead of generated data;
     the scale then means the recipe only."""
+    coords: str | None = None
+    """Own data: fields that are coordinates, such as x,y."""
+    inputs: str | None = None
+    """Own data: fields that are inputs, such as k or, frames of a time series, u[:10]."""
+    targets: str | None = None
+    """Own data: fields that are targets, such as p."""
     out: Path | None = None
     """New run folder; runs/BENCHMARK-SCALE-MODEL by default."""
     resume: Path | None = None
@@ -103,13 +115,15 @@ class Train:
         from cato.training.train import resume, train
 
         if self.resume is not None:
-            if any((self.benchmark, overrides, self.out, self.model, self.scale, self.original)):
+            options = (self.benchmark, self.out, self.model, self.scale, self.original)
+            if any((*options, overrides, self.coords, self.inputs, self.targets)):
                 raise InputError("--resume takes all settings from the run; give it alone")
             run = resume(self.resume)
         else:
             config = self.config(overrides)
             data = "original" if config.data.original else config.scale
-            default = f"{config.benchmark}-{data}-{config.model_name}"
+            name = Path(config.data.file).stem if config.data.file else config.benchmark
+            default = f"{name}-{data}-{config.model_name}"
             folder = self.out or Path("runs") / default
             run = train(config, folder)
         log = run.log()
@@ -124,27 +138,46 @@ class Train:
                 "minutes": round(log[-1]["seconds"] / 60, 2),
             },
             self.json,
-            then=f"cato evaluate {run.folder}",
+            then=f"cato report {run.folder}",
         )
 
     def config(self, overrides: list[str]) -> Any:
         """The recipe with the overrides."""
         from cato.config import checked, to_dict
         from cato.data.benchmarks import get_benchmark
+        from cato.data.own.read import is_own
         from cato.models.registry import default_model
         from cato.training.config import recipe, run_config
 
         if not self.benchmark:
             raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
         scale = self.scale or "small"
-        problem = get_benchmark(self.benchmark).problem(scale)
-        config = recipe(self.benchmark, scale, self.model or default_model(problem))
+        if is_own(self.benchmark):
+            config = self._own_config(scale, overrides)
+        else:
+            if self.coords or self.inputs or self.targets:
+                raise InputError("--coords, --inputs and --targets are for files of your own")
+            problem = get_benchmark(self.benchmark).problem(scale)
+            config = recipe(self.benchmark, scale, self.model or default_model(problem))
         if self.original is not None:
             config = replace(config, data=replace(config.data, original=str(self.original)))
         settings = parse(settings_type(config), overrides, "cato train", default=config)
         changed = {name: checked(getattr(settings, name), name) for name in GROUPS}
         values = to_dict(replace(config, **changed))
         return run_config(values, "command line")
+
+    def _own_config(self, scale: str, overrides: list[str]) -> Any:
+        """The recipe for own data; what is said of the data decides which they are."""
+        from cato.training.config import DataConfig
+        from cato.training.own import own_config
+
+        names = ("coords", "inputs", "targets")
+        named = {name: value for name in names if (value := getattr(self, name)) is not None}
+        data = with_data_overrides(DataConfig(file=self.benchmark, **named), overrides)
+        config = own_config(data, scale, self.model)
+        if any(word.startswith(("--train.epochs", "--train.steps")) for word in overrides):
+            config = replace(config, train=replace(config.train, minutes=None))
+        return config
 
 
 @dataclass
@@ -172,19 +205,20 @@ class Evaluate:
 
 @dataclass
 class Predict:
-    """Solve for the inputs of an .npz file with a trained model.
+    """Solve for the inputs of a file with a trained model, and write the same format back.
 
-    IN holds `inputs` (samples, *mesh, channels) and, where nodes differ from the training's,
-    `coords` (*mesh, D) or (samples, *mesh, D). OUT gets `outputs` and, where IN has `targets`,
-    `errors`.
+    IN is of the layout or has the fields that the run was trained on: .npz, HDF5, .mat, NetCDF, or
+    a folder of VTK or other files. By the layout OUT gets `outputs`, `bands` where the run has been
+    evaluated, and `errors` where IN has `targets`; a named field p becomes p_predicted, p_band and
+    p_error.
     """
 
     folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Run folder."""
-    input: Annotated[Positional[Path], tyro.conf.arg(metavar="IN.npz")]
+    input: Annotated[Positional[Path], tyro.conf.arg(metavar="IN")]
     """What to solve for."""
-    output: Annotated[Positional[Path], tyro.conf.arg(metavar="OUT.npz")]
-    """New file."""
+    output: Annotated[Positional[Path | None], tyro.conf.arg(metavar="OUT")] = None
+    """New file or folder; IN-predicted by default."""
     json: bool = False
     """Print one JSON object."""
 
@@ -305,12 +339,14 @@ class Demo:
 
 COMMANDS: dict[str, type[Any]] = {
     "generate": Generate,
+    "inspect": Inspect,
     "train": Train,
     "evaluate": Evaluate,
     "predict": Predict,
     "report": Report,
     "models": Models,
     "benchmarks": Benchmarks,
+    "serve": Serve,
     **STUDIES,
     "demo": Demo,
 }

@@ -57,7 +57,7 @@ def check_arrays(
         by_sample = checked[name][None] if shared else checked[name]
         require_finite(by_sample, f"{what}: {name}", channels[name])
         if name == "coords" and problem.geometry == "grid":
-            _require_uniform(by_sample, what)
+            require_uniform(by_sample, what)
     return checked
 
 
@@ -125,7 +125,7 @@ def _require_shape(
         )
 
 
-def _require_uniform(coords: np.ndarray, what: str) -> None:
+def require_uniform(coords: np.ndarray, what: str) -> None:
     """Check that coordinate d of a grid runs along axis d, in equal steps."""
     num_samples, *shape, dimension = coords.shape
     coords = coords.astype(np.float64)

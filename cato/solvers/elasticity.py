@@ -126,7 +126,7 @@ class UnitCell:
     def __init__(
         self, void: Float[np.ndarray, "waves 2"], traction: float = TRACTION, refine: int = 0
     ) -> None:
-        reference = _reference(refine)
+        reference = reference_cell(refine)
         mesh = replace(reference.mesh, doflocs=morph(reference.mesh.doflocs, void))
         self.basis = skfem.Basis(mesh, skfem.ElementTriP2(), intorder=_QUADRATURE_ORDER)
         self.free = reference.free
@@ -262,7 +262,7 @@ def _cofactor(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "2 2 *q"]:
     return np.stack([np.stack([F[1, 1], -F[1, 0]]), np.stack([-F[0, 1], F[0, 0]])])
 
 
-class _Reference(NamedTuple):
+class Reference(NamedTuple):
     """What all cells share: mesh around the circle, free entries, load at traction 1."""
 
     mesh: skfem.MeshTri2
@@ -271,7 +271,8 @@ class _Reference(NamedTuple):
 
 
 @lru_cache(maxsize=4)
-def _reference(refine: int) -> _Reference:
+def reference_cell(refine: int = 0) -> Reference:
+    """The cell around the circle, from the shipped mesh."""
     file = resources.files("cato.solvers") / "elasticity_mesh.npz"
     with file.open("rb") as handle, np.load(handle, allow_pickle=False) as data:
         mesh = skfem.MeshTri(data["points"].T, data["triangles"].T, sort_t=False)
@@ -283,7 +284,7 @@ def _reference(refine: int) -> _Reference:
     free = np.setdiff1d(np.arange(2 * basis.N), np.concatenate([clamped, basis.N + clamped]))
     upward = skfem.LinearForm(lambda v, w: 1.0 * v).assemble(basis)
     load = np.concatenate([np.zeros(basis.N), upward])
-    return _Reference(_rounded(skfem.MeshTri2.from_mesh(mesh)), free, load)
+    return Reference(_rounded(skfem.MeshTri2.from_mesh(mesh)), free, load)
 
 
 def _rounded(mesh: Any) -> Any:

@@ -2,7 +2,7 @@
 
 A recipe is a small TOML file per benchmark with a table for each scale. It says only what differs
 from the defaults: `all.train` and `all.loss` for every model, `NAME.model`, `NAME.loss` and
-`NAME.train` for one.
+`NAME.train` for one. Own data have a recipe too, and the name `own` in place of a benchmark's.
 """
 
 import shlex
@@ -15,11 +15,19 @@ from annotated_types import Ge
 
 from cato.config import Count, NonNegative, Positive, from_dict, to_dict
 from cato.data.benchmarks import get_benchmark
+from cato.data.own.naming import Naming
 from cato.errors import InputError
 from cato.models.registry import model_entry
 from cato.physics import LossConfig
 
 Seed = Annotated[int, Ge(0)]
+OWN = "own"
+"""What stands for the benchmark of a run on own data."""
+FITTED = (
+    *("train.minutes", "train.batch_size", "train.frames_per_step", "train.optimizer"),
+    *("model.width", "loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
+)
+"""Settings that follow from the data: a command that repeats a run on own data says them all."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +37,28 @@ class DataConfig:
     root: str = "data"
     """Folder of the data files; generated there where missing."""
     seed: Seed = 0
-    """Seed of the samples."""
+    """Seed of the samples; of own data, of their split."""
     count: Count | None = None
     """Number of training samples, where it differs from the scale's."""
     resolution: Count | None = None
     """Nodes per side, where it differs from the scale's."""
     original: str | None = None
     """Folder of the published files of the benchmark, used instead of generated data."""
+    file: str | None = None
+    """File or folder of your own data, used instead of a benchmark's."""
+    coords: str = ""
+    """Fields of `file` that are coordinates, such as x,y; by the documented layout unless given."""
+    inputs: str = ""
+    """Fields of `file` that are inputs, such as k,u[:10] (frames of a time series)."""
+    targets: str = ""
+    """Fields of `file` that are targets."""
+    fingerprint: str = ""
+    """Of the data in `file`; others are refused."""
+
+    @property
+    def naming(self) -> Naming:
+        """The fields of `file`."""
+        return Naming.parse(self.coords, self.inputs, self.targets)
 
 
 @dataclass(frozen=True)
@@ -119,25 +142,47 @@ def run_config(values: dict[str, Any], where: str) -> RunConfig:
             f"{where}: the published files have fixed samples; leave out data.seed, data.count and "
             f"data.resolution"
         )
+    if (data.file is not None) != (config.benchmark == OWN) or (data.file and data.original):
+        raise InputError(f"{where}: data.file is for own data only; give it as `cato train FILE`")
+    if data.file is not None and data.resolution is not None:
+        raise InputError(f"{where}: own data have the resolution of their file")
     return config
 
 
 def recipe(benchmark: str, scale: str, model_name: str) -> RunConfig:
     """The settings the library recommends for a model on a benchmark."""
     get_benchmark(benchmark).scale(scale)  # refuses what does not exist
+    return _recipe(benchmark, scale, model_name, {})
+
+
+def own_recipe(data: DataConfig, scale: str, model_name: str) -> RunConfig:
+    """The settings for own data before `cato.training.own` fits them to their size."""
+    return _recipe(OWN, scale, model_name, to_dict(data))
+
+
+def _recipe(benchmark: str, scale: str, model_name: str, data: dict[str, Any]) -> RunConfig:
     table = tomllib.loads((files("cato") / "recipes" / f"{benchmark}.toml").read_text())
+    if scale not in table:
+        raise InputError(f"no scale {scale!r}; choose one of {', '.join(table)}")
     common, own = table[scale].get("all", {}), table[scale].get(model_name, {})
     groups = {name: common.get(name, {}) | own.get(name, {}) for name in ("model", "loss", "train")}
-    named = {"benchmark": benchmark, "scale": scale, "model_name": model_name}
+    named = {"benchmark": benchmark, "scale": scale, "model_name": model_name, "data": data}
     return run_config(named | groups, f"recipe {benchmark}.toml, {scale}")
 
 
 def command_of(config: RunConfig) -> str:
     """The command that trains with these settings: the recipe and what differs from it."""
-    base = options_of(recipe(config.benchmark, config.scale, config.model_name).to_dict())
-    words = ["cato train", config.benchmark, "--scale", config.scale, "--model", config.model_name]
+    if config.data.file is not None:
+        start = own_recipe(DataConfig(file=config.data.file), config.scale, config.model_name)
+        what = shlex.quote(config.data.file)
+    else:
+        start = recipe(config.benchmark, config.scale, config.model_name)
+        what = config.benchmark
+    base = options_of(start.to_dict())
+    words = ["cato train", what, "--scale", config.scale, "--model", config.model_name]
     for name, value in options_of(config.to_dict()).items():
-        if value != base[name] and "." in name:
+        is_fitted = config.data.file is not None and name in FITTED
+        if (value != base[name] or is_fitted) and "." in name:
             values = value if isinstance(value, tuple) else (value,)
             words += [f"--{name.replace('_', '-')}", *(shlex.quote(str(v)) for v in values)]
     return " ".join(words)

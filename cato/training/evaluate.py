@@ -9,17 +9,33 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cato.data.dataset import Dataset, load_dataset
+from cato.data.dataset import Dataset, Splits, load_dataset
 from cato.data.draw import draw
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.files import write_json
 from cato.physics import relative_l2, relative_l2_per_frame, summarise
+from cato.progress import note
 from cato.surrogate import Surrogate
+from cato.training.checkpoint import load_checkpoint
+from cato.training.config import RunConfig
+from cato.training.conformal import (
+    Band,
+    calibrate_quantile,
+    fit_scale,
+    load_band,
+    num_samples_needed,
+    save_band,
+    scores,
+)
 from cato.training.run import Run
 from cato.training.weights import data_spec, load_splits, load_surrogate
 
 SAMPLES_AT_ONCE = 16
+NODES_AT_ONCE = 2**19
+"""Bounds the memory of large meshes."""
+SCALE_SAMPLES = 64
+"""Training samples whose errors give the local scale of the band."""
 SOLVER_SAMPLES = 5
 """Samples on which the solver is timed."""
 
@@ -31,8 +47,9 @@ def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
     was_training = surrogate.training
     surrogate.eval()
     solutions = []
-    for first in range(0, len(data), SAMPLES_AT_ONCE):
-        batch = data.batch(slice(first, first + SAMPLES_AT_ONCE))
+    step = max(1, min(SAMPLES_AT_ONCE, NODES_AT_ONCE // data.problem.num_nodes))
+    for first in range(0, len(data), step):
+        batch = data.batch(slice(first, first + step))
         mask = None if batch.mask is None else batch.mask.to(device)
         solution = surrogate.solve(
             batch.coords.to(device), batch.inputs.to(device), shape=data.problem.shape, mask=mask
@@ -117,6 +134,9 @@ class EvaluatedRun(NamedTuple):
 def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -> EvaluatedRun:
     """Evaluate a run's best weights, time the solver beside them, and write the figures.
 
+    On the run's own mesh the band is calibrated, if it is not yet, and its coverage measured. Own
+    data have no solver to time.
+
     Args:
         run: What to evaluate.
         split: test or validation.
@@ -124,17 +144,27 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     """
     if split not in ("test", "validation"):
         raise InputError(f"the split must be test or validation; got {split!r}")
+    config = run.config
     surrogate = load_surrogate(run)
-    evaluation, spec = evaluate_split(run, surrogate, split, resolution)
+    splits, spec = _splits_of(run, split, resolution)
+    data = splits.datasets[split]
+    evaluation = evaluate(surrogate, data, _train_mean(splits) if resolution is None else None)
+    band = calibrate(run, surrogate, splits) if resolution is None else None
+    if band is not None and split == "test":
+        errors = evaluation.solutions - data.targets
+        promise = band.figures(errors, data.mask, run.problem.outputs)
+    else:
+        promise = None
     figures = {
-        "benchmark": run.config.benchmark,
-        "scale": run.config.scale,
-        "data": "generated" if run.config.data.original is None else "published files",
-        "model": run.config.model_name,
+        "benchmark": config.benchmark,
+        "scale": config.scale,
+        "data": _data_words(config),
+        "model": config.model_name,
         "split": split,
-        "shape": list(spec.problem.shape),
+        "shape": list(splits.problem.shape),
         **evaluation.to_dict(),
-        "solver_seconds_per_sample": solver_seconds(spec, split),
+        "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
+        "band": promise,
         "threads": torch.get_num_threads(),
     }
     suffix = ("" if split == "test" else f"-{split}") + (f"-r{resolution}" if resolution else "")
@@ -143,34 +173,66 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     return EvaluatedRun(figures, path, evaluation)
 
 
-def evaluate_split(
-    run: Run, surrogate: Surrogate, split: str, resolution: int | None = None
-) -> tuple[Evaluation, DataSpec]:
-    """Evaluate on one split of the run's data, or of the same samples at another resolution."""
+def _data_words(config: RunConfig) -> str:
+    if config.data.file is not None:
+        return config.data.file
+    return "generated" if config.data.original is None else "published files"
+
+
+def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, DataSpec | None]:
+    """The run's data, or one split of the same samples at another resolution; and their solver's.
+
+    Own data have none.
+    """
     config = run.config
-    spec = data_spec(config)
-    train_mean = None
     if resolution is None:
-        splits = load_splits(config)
-        if splits.train.mask is None:
-            train_mean = splits.train.targets.mean(0)
-    elif config.data.original is not None:
+        spec = None if config.data.file is not None else data_spec(config)
+        return load_splits(config), spec
+    if config.data.original is not None or config.data.file is not None:
+        what = "published files" if config.data.file is None else "own data"
         raise InputError(
-            f"{run.folder} was trained on published files, which have one resolution; "
-            f"leave out --resolution"
+            f"{run.folder} was trained on {what}, which have one resolution; leave out --resolution"
         )
-    else:
-        spec = replace(spec, count=None, resolution=resolution, splits=(split,))
-        root = Path(config.data.root)
-        splits = load_dataset(
-            spec.benchmark,
-            spec.scale,
-            seed=spec.seed,
-            resolution=resolution,
-            splits=spec.splits,
-            root=root,
+    spec = replace(data_spec(config), count=None, resolution=resolution, splits=(split,))
+    splits = load_dataset(
+        spec.benchmark,
+        spec.scale,
+        seed=spec.seed,
+        resolution=resolution,
+        splits=spec.splits,
+        root=Path(config.data.root),
+    )
+    return splits, spec
+
+
+def _train_mean(splits: Splits) -> Tensor | None:
+    """Mean training target; None for clouds of different sizes, whose points are not the same."""
+    return splits.train.targets.mean(0) if splits.train.mask is None else None
+
+
+def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
+    """The band of the run's best weights, kept in its folder; None with few validation samples."""
+    checkpoint = load_checkpoint(run.checkpoints, "best")
+    assert checkpoint is not None
+    step = int(checkpoint.state["step"])
+    band = load_band(run.folder, step)
+    if band is not None:
+        return band
+    validation, some = splits.validation, splits.train.subset(slice(SCALE_SAMPLES))
+    if len(validation) < num_samples_needed():
+        note(
+            f"no band around predictions: it needs {num_samples_needed()} validation samples, "
+            f"there are {len(validation)}"
         )
-    return evaluate(surrogate, splits.datasets[split], train_mean), spec
+        return None
+    is_cloud = run.problem.geometry == "cloud"
+    scale = fit_scale(solve_all(surrogate, some) - some.targets, some.mask, is_cloud)
+    errors = solve_all(surrogate, validation) - validation.targets
+    quantile = calibrate_quantile(scores(errors, scale, validation.mask))
+    assert quantile is not None
+    band = Band(quantile, scale, len(validation), step)
+    save_band(run.folder, band)
+    return band
 
 
 def solver_seconds(spec: DataSpec, split: str) -> float:

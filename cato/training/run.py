@@ -4,6 +4,7 @@ run.json            settings, problem, environment and the command that made it
 log.jsonl           one line per epoch
 checkpoints/        see `cato.training.checkpoint`
 evaluation.json     written by `cato evaluate`
+band.safetensors    half-width of the conformal band, see `cato.training.conformal`
 report.html         written by `cato report`, with its figures as PNG files in figures/
 """
 

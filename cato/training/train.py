@@ -12,21 +12,23 @@ from cato.progress import note
 from cato.training.checkpoint import remove_leftovers
 from cato.training.config import RunConfig
 from cato.training.engine import make_fabric
+from cato.training.evaluate import calibrate
 from cato.training.loop import Training
 from cato.training.run import Run, create_run, open_run
-from cato.training.weights import data_spec, load_splits
+from cato.training.weights import data_spec, load_splits, load_surrogate
 
 
 def train(config: RunConfig, folder: Path) -> Run:
     """Train a model from scratch into a new run folder."""
     fabric = make_fabric(config.train)
-    problem = data_spec(config).problem
+    own = None if config.data.file is None else _load(fabric, config)
+    problem = data_spec(config).problem if own is None else own.problem
     build_model(config.model_name, config.model, problem)  # refuse before anything is written
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
     if config.train.steps is not None and config.train.minutes is not None:
         raise InputError("train for so many steps or for so many minutes, not both")
-    splits = _load(fabric, config)
+    splits = own or _load(fabric, config)
     if fabric.is_global_zero:
         create_run(folder, config, splits.problem)
     fabric.barrier()
@@ -39,10 +41,10 @@ def resume(folder: Path) -> Run:
     fabric = make_fabric(run.config.train)
     splits = _load(fabric, run.config)
     if splits.problem != run.problem:
+        data = run.config.data
         raise InputError(
-            f"{folder} was trained on other data than "
-            f"{run.config.data.original or run.config.data.root} now holds; "
-            f"train into a new folder"
+            f"{folder} was trained on other data than {data.file or data.original or data.root} "
+            f"now holds; train into a new folder"
         )
     return _fit(run, splits, fabric)
 
@@ -68,9 +70,16 @@ def _fit_unlocked(run: Run, splits: Splits, fabric: Fabric) -> Run:
         training.plan()
     elif training.state.step >= training.state.num_steps:
         note(f"{run.folder} is already trained to the end")
-        return run
+        return _calibrated(run, splits, fabric)
     else:
         note(f"resuming at step {training.state.step} of {training.state.num_steps}")
     if not training.fit():
         raise Interrupted(f"stopped and saved; continue with `cato train --resume {run.folder}`")
+    return _calibrated(run, splits, fabric)
+
+
+def _calibrated(run: Run, splits: Splits, fabric: Fabric) -> Run:
+    """A run on own data keeps its band: their file may be gone when it predicts."""
+    if run.config.data.file is not None and fabric.is_global_zero:
+        calibrate(run, load_surrogate(run), splits)
     return run

@@ -7,6 +7,7 @@ import torch
 from cato.data.dataset import Splits, load_dataset
 from cato.data.normalise import Normaliser
 from cato.data.original import read_original
+from cato.data.own.splits import own_splits
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.models.registry import build_model
@@ -18,6 +19,7 @@ from cato.training.run import Run
 
 def data_spec(config: RunConfig) -> DataSpec:
     """The generated data of a run; of one on published files, those the solver would match."""
+    assert config.data.file is None, "own data are not generated"
     if config.data.original is not None:
         return DataSpec(config.benchmark, "paper")
     data = config.data
@@ -25,8 +27,16 @@ def data_spec(config: RunConfig) -> DataSpec:
 
 
 def load_splits(config: RunConfig) -> Splits:
-    """The data of a run: the published files, or generated where missing."""
+    """The data of a run: own or published files, or generated where missing."""
     data = config.data
+    if data.file is not None:
+        return own_splits(
+            Path(data.file),
+            data.naming,
+            seed=data.seed,
+            count=data.count,
+            expected=data.fingerprint,
+        )
     if data.original is not None:
         return read_original(config.benchmark, Path(data.original))
     return load_dataset(

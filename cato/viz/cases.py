@@ -1,5 +1,6 @@
 """One sample as arrays to draw, with what a surrogate makes of it."""
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -7,6 +8,7 @@ import numpy as np
 import torch
 
 from cato.data.dataset import Batch, Dataset
+from cato.errors import InputError
 from cato.physics import gradient, inverse_metric
 from cato.problem import Problem
 from cato.surrogate import Surrogate
@@ -64,7 +66,8 @@ def case_of(data: Dataset, index: int, surrogate: Surrogate | None = None) -> Ca
     solution = solve_one(surrogate, data, index)
     slopes = None
     if problem.time == "steady" and problem.geometry != "cloud":
-        slopes = _slopes(surrogate, problem, batch, solution)
+        with suppress(InputError):  # a folded mesh has no gradients
+            slopes = _slopes(surrogate, problem, batch, solution)
     return Case(problem, case.coords, case.inputs, case.truth, frames(solution), slopes)
 
 

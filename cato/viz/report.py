@@ -12,6 +12,7 @@ from matplotlib.figure import Figure
 
 from cato.data.benchmarks import get_benchmark
 from cato.data.dataset import Dataset
+from cato.errors import InputError
 from cato.files import atomic_write
 from cato.models.registry import model_entry
 from cato.problem import Problem
@@ -76,15 +77,17 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     test = load_splits(run.config).test
     evaluated = evaluate_run(run, "test")
     figures, evaluation = evaluated.figures, evaluated.evaluation
-    benchmark = get_benchmark(run.config.benchmark)
+    title, description = _subject(run)
     model = model_entry(run.config.model_name)
     album = Album(run.folder / "figures")
     sections = [
-        _section("What was trained", f"<p>{escape(benchmark.description)}</p>" + _setup(run)),
+        _section("What was trained", f"<p>{escape(description)}</p>" + _setup(run)),
         _section("Training", album.add("training", training_curve(run.log()))),
         _section("Errors on the test split", _errors(figures, test.problem, evaluation, album)),
         _section("Samples", _samples(surrogate, test, evaluation, album)),
     ]
+    if figures["band"] is not None:
+        sections.append(_section("Band", _band(figures["band"])))
     chart = chart_figure(surrogate, test)
     if chart is not None:
         text = "<p>Attention measures distance in the learned chart, not on the physical grid.</p>"
@@ -94,7 +97,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     with atomic_write(path) as temporary:
         temporary.write_text(
             PAGE.substitute(
-                title=escape(f"{model.title} on {benchmark.title}"),
+                title=escape(f"{model.title} on {title}"),
                 verdict=_verdict(figures),
                 body="\n".join(sections),
             )
@@ -102,16 +105,31 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     return path, figures
 
 
+def _subject(run: Run) -> tuple[str, str]:
+    """Title and description of what was learnt."""
+    problem = run.problem
+    if run.config.data.file is None:
+        benchmark = get_benchmark(run.config.benchmark)
+        return benchmark.title, benchmark.description
+    inputs = ", ".join(problem.inputs) or "the nodes alone"
+    return problem.name, (
+        f"Own data of {run.config.data.file}: {', '.join(problem.outputs)} from {inputs}, "
+        f"{problem.time}, on a {problem.geometry} in {problem.dimension} dimensions."
+    )
+
+
 def _verdict(figures: dict[str, Any]) -> str:
     """The result in a sentence."""
     solver, surrogate = figures["solver_seconds_per_sample"], figures["seconds_per_sample"]
+    error = (
+        f"Test error {100 * figures['relative_l2']:.2f} % (relative L2, mean of "
+        f"{figures['num_samples']} held-out samples); {1000 * surrogate:.3g} ms per sample"
+    )
+    if solver is None:
+        return f"{error}. The time of the solver that made the data is not known."
     ratio = solver / surrogate
     speed = f"{ratio:.3g} times faster than" if ratio >= 1 else f"{1 / ratio:.3g} times slower than"
-    return (
-        f"Test error {100 * figures['relative_l2']:.2f} % (relative L2, mean of "
-        f"{figures['num_samples']} held-out samples); {1000 * surrogate:.3g} ms per sample, "
-        f"{speed} the numerical solver ({1000 * solver:.3g} ms)."
-    )
+    return f"{error}, {speed} the numerical solver ({1000 * solver:.3g} ms)."
 
 
 def _setup(run: Run) -> str:
@@ -119,7 +137,7 @@ def _setup(run: Run) -> str:
     rows = {
         "model": run.config.model_name,
         "benchmark, scale": f"{run.config.benchmark}, {run.config.scale}",
-        "data": run.config.data.original or "generated",
+        "data": run.config.data.file or run.config.data.original or "generated",
         "nodes": " × ".join(map(str, run.problem.shape)),
         "epochs": f"{log[-1]['epoch']:.1f}",
         "training time": f"{log[-1]['seconds'] / 60:.1f} minutes",
@@ -154,8 +172,28 @@ def _samples(surrogate: Surrogate, test: Dataset, evaluation: Evaluation, album:
     images = []
     for label, index in chosen.items():
         title = f"{label} sample: number {index}, error {100 * evaluation.errors[index]:.2f} %"
-        images.append(album.add(f"sample-{label}", sample_figure(surrogate, test, index, title)))
+        try:
+            figure = sample_figure(surrogate, test, index, title)
+        except InputError as error:  # a folded mesh has no gradient to draw
+            images.append(f"<p>{escape(title)}: no picture, because {escape(str(error))}.</p>")
+        else:
+            images.append(album.add(f"sample-{label}", figure))
     return "".join(images)
+
+
+def _band(band: dict[str, Any]) -> str:
+    """What the band promises, and what was measured."""
+    text = (
+        f"<p>Calibrated on {band['num_validation_samples']} validation samples (split conformal): "
+        f"of a new sample like these, {band['promised_nodes']:.0%} of the nodes lie inside the "
+        f"band with probability {band['promised_samples']:.0%}. On the test split:</p>"
+    )
+    rows = {
+        name: f"± {width:.3g} on average; covered samples {band['covered_samples'][name]:.1%}, "
+        f"nodes {band['covered_nodes'][name]:.1%}"
+        for name, width in band["mean_half_width"].items()
+    }
+    return text + _table(rows)
 
 
 def _reproduce(run: Run) -> str:

@@ -45,11 +45,17 @@ class Airfoil(Benchmark[FoilMesh]):
 
     def sample(self, rng: np.random.Generator, parameters: FoilMesh) -> Sample:
         """Draw a foil and solve."""
-        from cato.solvers.airfoil import CHANNELS, draw_parameters, solve
+        from cato.solvers.airfoil import draw_parameters
+
+        return self.solve(draw_parameters(rng), parameters)
+
+    def solve(self, displacements: np.ndarray, parameters: FoilMesh) -> Sample:
+        """The flow around the foil of these control displacements."""
+        from cato.solvers.airfoil import CHANNELS, solve
         from cato.solvers.rejected import Rejected
 
         shape = (parameters.around, parameters.normal)
-        solution = solve(draw_parameters(rng), shape)
+        solution = solve(displacements, shape)
         if not solution.converged:
             raise Rejected(f"the residual stayed at {solution.residual:.1e}")
         mach = solution.fields[..., CHANNELS.index("mach")]

@@ -49,11 +49,16 @@ class Darcy(Benchmark[DarcyGrid]):
         return np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).astype(np.float32)
 
     def sample(self, rng: np.random.Generator, parameters: DarcyGrid) -> Sample:
-        """Solve on the fine grid, keep every `stride`-th node."""
+        """Draw a medium and solve."""
         # Only processes that solve pay for importing a solver.
-        from cato.solvers.darcy import random_medium, solve_darcy
+        from cato.solvers.darcy import random_medium
 
-        a = random_medium(rng, parameters.num_solver_nodes)
+        return self.solve(random_medium(rng, parameters.num_solver_nodes), parameters)
+
+    def solve(self, a: np.ndarray, parameters: DarcyGrid) -> Sample:
+        """Solve on the fine grid that a is given on, keep every `stride`-th node."""
+        from cato.solvers.darcy import solve_darcy
+
         solution = solve_darcy(a)
         kept = (slice(None, None, parameters.stride),) * 2
         return Sample(

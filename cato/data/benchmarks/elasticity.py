@@ -45,9 +45,15 @@ class Elasticity(Benchmark[CellMesh]):
 
     def sample(self, rng: np.random.Generator, parameters: CellMesh) -> Sample:
         """Draw a void and solve."""
-        from cato.solvers.elasticity import draw_void, solve
+        from cato.solvers.elasticity import draw_void
 
-        solution = solve(draw_void(rng))
+        return self.solve(draw_void(rng), parameters)
+
+    def solve(self, void: np.ndarray, parameters: CellMesh) -> Sample:
+        """The stress in the cell with the void of these Fourier coefficients."""
+        from cato.solvers.elasticity import solve
+
+        solution = solve(void)
         return Sample(
             inputs=np.zeros((parameters.num_points, 0), np.float32),
             targets=solution.stress[:, None].astype(np.float32),

@@ -58,10 +58,16 @@ class NavierStokes(Benchmark[TorusGrid]):
         return np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).astype(np.float32)
 
     def sample(self, rng: np.random.Generator, parameters: TorusGrid) -> Sample:
-        """Compute twenty time units and keep every `stride`-th node, as the original does."""
-        from cato.solvers.navier_stokes import draw_vorticity, enstrophy_tail, solve
+        """Draw an initial vorticity and solve."""
+        from cato.solvers.navier_stokes import draw_vorticity
 
         initial = draw_vorticity(rng, parameters.stride * parameters.resolution)
+        return self.solve(initial, parameters)
+
+    def solve(self, initial: np.ndarray, parameters: TorusGrid) -> Sample:
+        """Compute twenty time units and keep every `stride`-th node, as the original does."""
+        from cato.solvers.navier_stokes import enstrophy_tail, solve
+
         frames = solve(initial, times=range(1, NUM_PAST + NUM_FUTURE + 1))
         kept = frames[:, :: parameters.stride, :: parameters.stride].astype(np.float32)
         return Sample(

@@ -45,10 +45,16 @@ class Pipe(Benchmark[PipeMesh]):
 
     def sample(self, rng: np.random.Generator, parameters: PipeMesh) -> Sample:
         """Draw a centreline and solve."""
-        from cato.solvers.pipe import draw_centreline, solve
+        from cato.solvers.pipe import draw_centreline
+
+        return self.solve(draw_centreline(rng), parameters)
+
+    def solve(self, centreline: np.ndarray, parameters: PipeMesh) -> Sample:
+        """The flow through the pipe with these heights and slopes at its knots."""
+        from cato.solvers.pipe import solve
 
         shape = (parameters.resolution, parameters.resolution)
-        solution = solve(draw_centreline(rng), shape)
+        solution = solve(centreline, shape)
         return Sample(
             inputs=np.zeros((*shape, 0), np.float32),
             targets=solution.u_x[..., None].astype(np.float32),

@@ -59,10 +59,16 @@ class Plasticity(Benchmark[BlockMesh]):
 
     def sample(self, rng: np.random.Generator, parameters: BlockMesh) -> Sample:
         """Draw a die and press."""
-        from cato.solvers.plasticity import draw_die, solve
+        from cato.solvers.plasticity import draw_die
+
+        return self.solve(draw_die(rng), parameters)
+
+    def solve(self, knots: np.ndarray, parameters: BlockMesh) -> Sample:
+        """The motion of the block under the die with these knot heights."""
+        from cato.solvers.plasticity import solve
 
         shape = (parameters.columns, parameters.rows)
-        solution = solve(draw_die(rng), shape, NUM_FRAMES)
+        solution = solve(knots, shape, NUM_FRAMES)
         die = np.broadcast_to(solution.die_height[:, None, None], (*shape, 1))
         return Sample(
             inputs=die.astype(np.float32),

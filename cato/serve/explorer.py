@@ -1,0 +1,256 @@
+"""The explorer: the page that `cato serve` opens, and the addresses it asks.
+
+The page (static/explorer) edits the input of a benchmark; here its values become the arrays of a
+prediction, a random draw, or a job for the true solver. Bodies are packed by `wire`. A benchmark is
+shown if some model that is served has learnt its problem. None of these addresses is part of the
+documented API: they change with the page.
+"""
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import numpy as np
+import torch
+from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi.staticfiles import StaticFiles
+from starlette.requests import ClientDisconnect
+
+from cato.errors import InputError
+from cato.serve.batching import Answer, Question
+from cato.serve.editors import EDITORS, editor_for
+from cato.serve.inputs import Editor, Given
+from cato.serve.jobs import JobSettings, SolverJob, SolverJobs
+from cato.serve.models import ServedModel
+from cato.serve.service import CLIENT_GONE, Service, service_of
+from cato.serve.wire import pack, unpack
+
+PAGE = Path(__file__).parent / "static" / "explorer"
+MEDIA_TYPE = "application/octet-stream"
+NUM_REMEMBERED = 16
+"""Inputs kept that a solver had to compute."""
+
+router = APIRouter(prefix="/explorer/api", include_in_schema=False)
+
+
+@dataclass
+class Exploration:
+    """The state of the explorer, `app.state.exploration`.
+
+    Attributes:
+        models: Models that have an editor.
+        editors: Their editors, by the same names.
+        jobs: Solver jobs.
+        given: Inputs that a solver computed, newest last.
+    """
+
+    models: dict[str, ServedModel]
+    editors: dict[str, Editor]
+    jobs: SolverJobs
+    given: OrderedDict[tuple[str, bytes], Given] = field(default_factory=OrderedDict)
+
+    def find(self, name: str) -> tuple[ServedModel, Editor]:
+        """The model of that name and its editor."""
+        if name not in self.models:
+            raise HTTPException(404, f"no model {name[:80]!r} can be explored here")
+        return self.models[name], self.editors[name]
+
+    def job(self, job_id: str) -> SolverJob:
+        """The job of that id."""
+        job = self.jobs.find(job_id)
+        if job is None:
+            raise HTTPException(404, "this solver job is not known here any more; start another")
+        return job
+
+
+def add_explorer(
+    app: FastAPI, models: Mapping[str, ServedModel], settings: JobSettings | None = None
+) -> None:
+    """Add the page at /explorer/ to the service; its solver processes end with the service's."""
+    editors = {
+        name: editor
+        for name, model in models.items()
+        if (editor := editor_for(model.problem, model.about.get("scale"))) is not None
+    }
+    known = {name: models[name] for name in editors}
+    exploration = Exploration(known, editors, SolverJobs(settings))
+    app.state.exploration = exploration
+    app.include_router(router)
+    app.mount("/explorer", StaticFiles(directory=PAGE, html=True), name="explorer")
+    service_lifespan = app.router.lifespan_context
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
+        async with service_lifespan(app) as state:
+            try:
+                yield state
+            finally:
+                await asyncio.to_thread(exploration.jobs.close)
+
+    app.router.lifespan_context = lifespan
+
+
+def exploration_of(request: Request) -> Exploration:
+    """The explorer of the application that a request came to."""
+    exploration: Exploration = request.app.state.exploration
+    return exploration
+
+
+Serving = Annotated[Service, Depends(service_of)]
+Exploring = Annotated[Exploration, Depends(exploration_of)]
+
+
+@router.get("/benchmarks")
+async def list_benchmarks(exploration: Exploring) -> dict[str, Any]:
+    """What can be explored, in the order of the benchmarks."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, editor in exploration.editors.items():
+        model = exploration.models[name]
+        shown = {
+            "name": name,
+            "model": model.about.get("model", type(model.surrogate.model).__name__),
+            "scale": model.about.get("scale"),
+            "testError": (model.about.get("test_error") or {}).get("relative_l2"),
+            "editor": editor.describe(),
+        }
+        benchmark = editor.benchmark
+        entry = {"name": benchmark.name, "title": benchmark.title, "models": []}
+        found.setdefault(editor.name, entry | {"about": benchmark.description})
+        found[editor.name]["models"].append(shown)
+    return {"benchmarks": [found[name] for name in EDITORS if name in found]}
+
+
+@router.get("/models/{name}/draw")
+async def draw(
+    name: str, exploration: Exploring, service: Serving, seed: int | None = None
+) -> Response:
+    """Values of a random input; of the plainest one without a seed."""
+    _, editor = exploration.find(name)
+    if seed is not None and not 0 <= seed < 2**53:
+        raise InputError(f"the seed must be from 0 to 2^53; got {seed}")
+
+    def drawn() -> np.ndarray:
+        return editor.neutral() if seed is None else editor.draw(np.random.default_rng(seed))
+
+    return Response(pack({}, {"values": await service.beside(drawn)}), media_type=MEDIA_TYPE)
+
+
+@router.post("/models/{name}/predict")
+async def predict(
+    name: str, request: Request, exploration: Exploring, service: Serving
+) -> Response:
+    """The model's answer for an input, with the nodes and their place in the learned chart."""
+    model, editor = exploration.find(name)
+    with service.admission():
+        try:
+            async with asyncio.timeout(service.settings.time_limit):
+                values = editor.check(await _values_of(request))
+                given = await _given(exploration, service, editor, values)
+                answer = await service.ask(_question(model, given), request)
+                body = await service.beside(_written, model, editor, given, answer)
+        except TimeoutError:
+            limit = service.settings.time_limit
+            raise HTTPException(504, f"not solved within {limit:g} s; ask again later") from None
+    return Response(body, media_type=MEDIA_TYPE)
+
+
+@router.post("/models/{name}/solve")
+async def start_solver(name: str, request: Request, exploration: Exploring) -> dict[str, Any]:
+    """Start the true solver for an input."""
+    _, editor = exploration.find(name)
+    values = editor.check(await _values_of(request))
+    return _state(exploration.jobs.submit(editor, "solve", values))
+
+
+@router.get("/jobs/{job_id}")
+async def job_state(job_id: str, exploration: Exploring) -> dict[str, Any]:
+    """How far a job is."""
+    return _state(exploration.job(job_id))
+
+
+@router.get("/jobs/{job_id}/result")
+async def job_result(job_id: str, exploration: Exploring, service: Serving) -> Response:
+    """The true solution, once the job is done."""
+    job = exploration.job(job_id)
+    if job.state != "done":
+        raise HTTPException(409, f"the solver job is {job.state} and has no result")
+    reply = job.finished.result()
+    body = await service.beside(pack, reply.facts, reply.arrays)
+    return Response(body, media_type=MEDIA_TYPE)
+
+
+@router.delete("/jobs/{job_id}")
+async def cancel_job(job_id: str, exploration: Exploring) -> dict[str, Any]:
+    """End a job."""
+    job = exploration.job(job_id)
+    exploration.jobs.cancel(job)
+    return _state(job)
+
+
+def _state(job: SolverJob) -> dict[str, Any]:
+    return {"id": job.id, "state": job.state, "seconds": job.seconds, "message": job.message}
+
+
+async def _values_of(request: Request) -> np.ndarray:
+    """The values in a body. The media type keeps pages of other sites from sending one."""
+    if request.headers.get("content-type") != MEDIA_TYPE:
+        raise HTTPException(415, f"the content type must be {MEDIA_TYPE}")
+    try:
+        arrays = unpack(await request.body()).arrays
+    except ClientDisconnect:
+        raise HTTPException(CLIENT_GONE, "the client has gone") from None
+    if "values" not in arrays:
+        raise InputError("the body has no 'values'")
+    return arrays["values"]
+
+
+async def _given(
+    exploration: Exploration, service: Service, editor: Editor, values: np.ndarray
+) -> Given:
+    """What the model takes, computed by a solver process where that takes long."""
+    if not editor.needs_solver:
+        return await service.beside(editor.given, values)
+    key = (repr((editor.name, editor.parameters)), values.tobytes())
+    if key not in exploration.given:
+        job = exploration.jobs.submit(editor, "given", values)
+        try:
+            reply = await asyncio.wrap_future(job.finished)
+        finally:
+            exploration.jobs.cancel(job)  # if nobody waits any more; else it is over
+        exploration.given[key] = Given(**reply.arrays)
+        if len(exploration.given) > NUM_REMEMBERED:
+            exploration.given.popitem(last=False)
+    return exploration.given[key]
+
+
+def _question(model: ServedModel, given: Given) -> Question:
+    """One sample; the nodes are left out where the model knows them."""
+    coords = None if model.has_coords else given.coords[None]
+    return Question(model, given.inputs[None], coords)
+
+
+def _written(model: ServedModel, editor: Editor, given: Given, answer: Answer) -> bytes:
+    arrays = {"outputs": answer.outputs[0], "coords": given.coords}
+    if given.inputs.size:
+        arrays["inputs"] = given.inputs
+    if (chart := _charted(model, given.coords)) is not None:
+        arrays["chart"] = chart
+    if (triangles := editor.triangles()) is not None:
+        arrays["triangles"] = triangles
+    return pack({"seconds": answer.seconds}, arrays)
+
+
+@torch.no_grad()
+def _charted(model: ServedModel, coords: np.ndarray) -> np.ndarray | None:
+    """Where the learned chart has the nodes, (*mesh, D); None for models without one."""
+    surrogate = model.surrogate
+    chart = getattr(surrogate.model, "chart", None)
+    if chart is None:
+        return None
+    nodes = torch.from_numpy(coords).flatten(0, -2)[None].to(surrogate.device)
+    zeta = chart(surrogate.normaliser.encode_coords(nodes))[0]
+    return zeta.reshape(coords.shape).cpu().numpy()

@@ -1,0 +1,146 @@
+// "Check with the solver": a job on the server, then truth, prediction and error side by side.
+
+import { figure } from "./colour.js";
+import { FieldPanel, rangeOf } from "./field.js";
+import { errorFrame, framesOf, isDeformed, relativeError } from "./scene.js";
+import { ask } from "./wire.js";
+
+const POLL = 200;
+const TITLES = ["Solver", "Model", "Error"];
+const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
+const find = (id) => document.getElementById(id);
+
+const inWords = (seconds) =>
+  seconds < 1 ? `${figure(1000 * seconds)} ms` : `${figure(seconds)} s`;
+
+export class Check {
+  constructor() {
+    this.panels = TITLES.map((title) => new FieldPanel(title));
+    find("comparison").append(...this.panels.map((panel) => panel.element));
+    find("cancel").addEventListener("click", () => this.cancel("Cancelled."));
+    this.token = 0;
+  }
+
+  /** Forget everything: another benchmark. */
+  clear() {
+    this.cancel("");
+    this.result = null;
+    find("comparison").hidden = true;
+    find("verdict").hidden = true;
+    this.#setStale(false);
+  }
+
+  /** The input has changed: what is shown belongs to another one. */
+  outdate() {
+    this.cancel("");
+    if (this.result) {
+      this.#setStale(true);
+      find("check-state").textContent = "The input has changed since this check.";
+    }
+  }
+
+  cancel(words) {
+    if (this.job) ask(`jobs/${this.job}`, { method: "DELETE" }).catch(() => {});
+    this.job = null;
+    this.token += 1;
+    this.#setRunning(false, words);
+  }
+
+  /** Solve the input of a prediction and compare. Errors are thrown in words. */
+  async run(model, prediction) {
+    this.cancel("");
+    const token = this.token;
+    this.#setRunning(true, "The solver starts …");
+    try {
+      const { values } = prediction;
+      let job = await ask(`models/${model.name}/solve`, { method: "POST", arrays: { values } });
+      if (token !== this.token) {
+        ask(`jobs/${job.id}`, { method: "DELETE" }).catch(() => {});
+        return;
+      }
+      this.job = job.id;
+      while (job.state === "waiting" || job.state === "running") {
+        const words = job.seconds ? `The solver is running: ${job.seconds.toFixed(1)} s` : "The solver starts …";
+        find("check-state").textContent = words;
+        await wait(POLL);
+        if (token !== this.token) return;
+        job = await ask(`jobs/${job.id}`);
+        if (token !== this.token) return;
+      }
+      if (job.state !== "done") throw new Error(`No solution to compare with: ${job.message}.`);
+      const { facts, arrays } = await ask(`jobs/${job.id}/result`);
+      if (token !== this.token) return;
+      this.#finish(model.editor, prediction, facts, arrays.targets);
+    } finally {
+      if (token === this.token) {
+        this.job = null;
+        this.#setRunning(false, "");
+      }
+    }
+  }
+
+  #finish(editor, prediction, facts, targets) {
+    const truth = framesOf(editor, prediction.mesh, targets);
+    const errors = truth.map((frame, k) => errorFrame(editor, prediction.frames[k], frame));
+    const range = rangeOf([...truth, ...prediction.frames], editor.signed);
+    const errorRange = rangeOf(errors, !isDeformed(editor));
+    if (isDeformed(editor)) errorRange[0] = 0;
+    this.result = { editor, prediction, truth, errors, range, errorRange };
+    this.#setStale(false);
+    this.#tell(relativeError(prediction.outputs.data, targets.data), facts, prediction);
+    find("comparison").hidden = false;
+    this.show(this.frame ?? 0);
+  }
+
+  #tell(error, facts, prediction) {
+    const parts = [
+      ["error", `${figure(100 * error)} %`, "relative L2 error of the model"],
+      ["solver", inWords(facts.seconds), `solver${facts.compiled ? ", compiled for the first time" : ""}${prediction.past.length ? ", from t = 0 to 20" : ""}`],
+      ["model", inWords(prediction.seconds), "model, same machine"],
+      ["ratio", `${figure(Number((facts.seconds / prediction.seconds).toPrecision(2)))} ×`, "as fast"],
+    ];
+    const verdict = find("verdict");
+    verdict.replaceChildren(...parts.map(([name, value, words]) => {
+      const part = document.createElement("p");
+      const strong = document.createElement("strong");
+      [part.dataset.figure, strong.textContent] = [name, value];
+      part.append(strong, words);
+      return part;
+    }));
+    verdict.dataset.error = String(error);
+    verdict.hidden = false;
+  }
+
+  /** Show one predicted frame; earlier ones were given and have no error. */
+  show(frame) {
+    this.frame = Math.max(0, frame);
+    if (!this.result) return;
+    const { editor, prediction, truth, errors, range, errorRange } = this.result;
+    const k = Math.min(this.frame, truth.length - 1);
+    const common = { box: editor.view, unit: editor.unit, most: 0.45, overlay: prediction.overlayAt(k) };
+    const map = editor.signed ? "diverging" : "sequential";
+    const [solver, model, error] = this.panels;
+    const time = truth.length > 1 ? ` at ${prediction.timeAt(k)}` : "";
+    TITLES.forEach((title, number) => { this.panels[number].caption.textContent = title + time; });
+    solver.show({ ...common, frame: truth[k], range, map, label: editor.label });
+    model.show({ ...common, frame: prediction.frames[k], range, map, label: editor.label });
+    const [errorMap, label] = isDeformed(editor)
+      ? ["sequential", "Distance between model and solver"]
+      : ["diverging", "Model − solver"];
+    error.show({ ...common, frame: errors[k], range: errorRange, map: errorMap, label });
+  }
+
+  redraw() {
+    for (const panel of this.panels) panel.redraw();
+  }
+
+  #setRunning(isRunning, words) {
+    find("progress").hidden = find("cancel").hidden = !isRunning;
+    find("check").disabled = isRunning;
+    find("check-state").textContent = words;
+  }
+
+  #setStale(isStale) {
+    for (const id of ["comparison", "verdict"]) find(id).classList.toggle("stale", isStale);
+  }
+}

@@ -1,0 +1,256 @@
+// The explorer: choose a benchmark, change its input, watch the prediction follow.
+
+import { Check } from "./check.js";
+import { FieldPanel, rangeOf } from "./field.js";
+import { boxAround, GridPanel } from "./grid.js";
+import { PaintEditor } from "./paint.js";
+import { drawDie, PointsEditor, SlidersEditor } from "./points.js";
+import { framesOf, isDeformed, meshOf, pastFrames } from "./scene.js";
+import { Timeline } from "./timeline.js";
+import { ask } from "./wire.js";
+
+const EDITORS = { paint: PaintEditor, points: PointsEditor, void: PointsEditor, sliders: SlidersEditor };
+const FIRST_SEED = 4;
+const DIE_TRAVEL = 3;
+const find = (id) => document.getElementById(id);
+
+const page = {
+  benchmarks: [], benchmark: null, model: null, editor: null, prediction: null,
+  isAsking: false, isWanted: false, isNew: true,
+};
+const field = new FieldPanel();
+const physical = new GridPanel("Physical grid");
+const charted = new GridPanel("Learned chart ζ");
+const check = new Check();
+const timeline = new Timeline(find("timeline"), showFrame);
+find("prediction").append(field.element);
+find("charts").append(physical.element, charted.element);
+
+function complain(error) {
+  find("trouble").textContent = error ? error.message : "";
+  find("trouble").hidden = !error;
+}
+
+/** Run something that asks the server; what goes wrong is said in words. */
+async function attempt(work) {
+  try {
+    await work();
+  } catch (error) {
+    complain(error);
+    if (!(error instanceof Error) || error.name !== "Error") throw error;
+  }
+}
+
+/** The input has changed. One question at a time; the latest input wins. */
+async function changed() {
+  check.outdate();
+  page.isWanted = true;
+  if (page.isAsking) return;
+  page.isAsking = true;
+  await attempt(async () => {
+    while (page.isWanted) {
+      page.isWanted = false;
+      await predict();
+    }
+  });
+  page.isAsking = false;
+  document.body.dataset.settled = String(performance.now());
+}
+
+async function predict() {
+  const { model, editor } = page;
+  const values = { data: editor.values.data.slice(), shape: editor.values.shape };
+  if (model.editor.needsSolver) find("speed").textContent = "The solver computes the first ten frames …";
+  const began = performance.now();
+  const { facts, arrays } = await ask(`models/${model.name}/predict`, { method: "POST", arrays: { values } });
+  if (model !== page.model) return; // another benchmark was chosen meanwhile
+  complain(null);
+  const roundTrip = performance.now() - began;
+  page.prediction = understand(model.editor, values, facts, arrays);
+  find("speed").textContent =
+    `${(1000 * facts.seconds).toFixed(0)} ms by the model, ${roundTrip.toFixed(0)} ms with the way here and back`;
+  show();
+}
+
+/** What the server's arrays mean. */
+function understand(editor, values, facts, arrays) {
+  const { outputs, coords, inputs = null, chart = null, triangles = null } = arrays;
+  const mesh = meshOf(editor, coords, triangles);
+  const frames = framesOf(editor, mesh, outputs);
+  const past = editor.time === "rollout" ? pastFrames(editor, mesh, inputs) : [];
+  const overlayAt = (k) => isDeformed(editor)
+    ? (context, place, density) =>
+        drawDie(context, place, density, editor, inputs, (DIE_TRAVEL * (k + 1)) / frames.length)
+    : null;
+  const timeAt = (k) => editor.time === "rollout"
+    ? `t = ${past.length + k + 1}`
+    : `t = ${((k + 1) / frames.length).toFixed(2)} ms`;
+  return {
+    timeAt, values, outputs, mesh, frames, past, overlayAt, coords, chart, inputs,
+    seconds: facts.seconds, range: rangeOf([...past, ...frames], editor.signed),
+  };
+}
+
+function show() {
+  const { model, prediction } = page;
+  const { shape } = model.editor;
+  const isFlat = isDeformed(model.editor);
+  const triangles = prediction.mesh.triangles;
+  const block = isFlat ? prediction.coords.data.map((value) => 50 * value) : prediction.mesh.positions;
+  page.editor.setPrediction({
+    mesh: { positions: block, triangles, shape },
+    inputs: isFlat ? prediction.inputs : null,
+    past: prediction.past,
+  });
+  const { past, frames, timeAt } = prediction;
+  const words = (k) => timeAt(k - past.length)
+    + (past.length ? ` (${k < past.length ? "given" : "predicted"})` : "");
+  timeline.setUp(past.length + frames.length, words, isFlat ? 10 : 5);
+  if (page.isNew || past.length) timeline.present();
+  page.isNew = false;
+  showCharts();
+}
+
+function showFrame(number) {
+  const { model, prediction } = page;
+  if (!prediction) return;
+  const { editor } = model;
+  const k = number - prediction.past.length;
+  field.show({
+    frame: k < 0 ? prediction.past[number] : prediction.frames[k],
+    range: prediction.range,
+    box: editor.view,
+    label: editor.label,
+    unit: editor.unit,
+    map: editor.signed ? "diverging" : "sequential",
+    overlay: prediction.overlayAt(k),
+  });
+  check.show(k);
+}
+
+function showCharts() {
+  const { model, prediction } = page;
+  find("chart-card").hidden = !prediction.chart;
+  if (!prediction.chart) return;
+  const { shape, view } = model.editor;
+  const { triangles } = prediction.mesh;
+  const nodes = { positions: prediction.coords.data, triangles, shape };
+  const isWhole = model.editor.geometry === "grid" || isDeformed(model.editor);
+  const window = isWhole ? boxAround(nodes.positions) : view;
+  physical.show(nodes, window, "x to the right, y upwards");
+  const zeta = { ...nodes, positions: prediction.chart.data };
+  const isShown = (k) => {
+    const [x, y] = [nodes.positions[k], nodes.positions[k + 1]];
+    return window[0] <= x && x <= window[1] && window[2] <= y && y <= window[3];
+  };
+  const box = boxAround(zeta.positions, isShown);
+  const [left, right, bottom, top] = box.map((edge) => edge.toFixed(2).replace("-", "−"));
+  charted.show(zeta, box, `ζ₁ from ${left} to ${right}, ζ₂ from ${bottom} to ${top}, each stretched to fit`, true);
+}
+
+async function setInput(seed) {
+  const { model, editor } = page;
+  const query = seed === null ? "" : `?seed=${seed}`;
+  const { arrays } = await ask(`models/${model.name}/draw${query}`);
+  if (model !== page.model) return;
+  editor.setValues(arrays.values);
+  page.isNew = true;
+  await changed();
+}
+
+const randomSeed = () => Math.floor(Math.random() * 2 ** 32);
+
+async function chooseModel(model) {
+  if (page.model === model) return;
+  Object.assign(page, { model, prediction: null });
+  timeline.pause();
+  timeline.root.hidden = true;
+  check.clear();
+  complain(null);
+  find("hint").textContent = model.editor.hint;
+  find("speed").textContent = "…";
+  find("editor").replaceChildren();
+  page.editor = new EDITORS[model.editor.kind](find("editor"), model.editor, changed);
+  await attempt(() => setInput(FIRST_SEED));
+}
+
+async function chooseBenchmark(benchmark) {
+  page.benchmark = benchmark;
+  document.title = `${benchmark.title} · cato explorer`;
+  find("about").textContent = benchmark.about;
+  for (const button of find("benchmarks").children) {
+    button.setAttribute("aria-pressed", String(button.dataset.name === benchmark.name));
+  }
+  find("model-choice").hidden = benchmark.models.length < 2;
+  find("model").replaceChildren(...benchmark.models.map(({ name }) => new Option(name, name)));
+  await chooseModel(benchmark.models[0]);
+}
+
+function followAddress() {
+  const wanted = decodeURIComponent(location.hash.slice(1));
+  const benchmark = page.benchmarks.find(({ name }) => name === wanted) ?? page.benchmarks[0];
+  if (benchmark !== page.benchmark) chooseBenchmark(benchmark);
+}
+
+async function runCheck() {
+  if (!page.prediction || find("check").disabled) return;
+  complain(null);
+  await attempt(async () => {
+    while (page.isAsking) await new Promise((resolve) => setTimeout(resolve, 30));
+    await check.run(page.model, page.prediction);
+    check.show(timeline.frame - page.prediction.past.length);
+  });
+}
+
+function redraw() {
+  page.editor?.redraw();
+  for (const panel of [field, physical, charted, check]) panel.redraw();
+}
+
+function setTheme(theme) {
+  document.documentElement.dataset.theme = theme;
+  redraw();
+}
+
+function listen() {
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  let chosen = localStorage.getItem("theme");
+  const follow = () => setTheme(chosen ?? (dark.matches ? "dark" : "light"));
+  dark.addEventListener("change", follow);
+  follow();
+  find("theme").addEventListener("click", () => {
+    chosen = document.documentElement.dataset.theme === "dark" ? "light" : "dark";
+    localStorage.setItem("theme", chosen);
+    follow();
+  });
+  find("draw").addEventListener("click", () => attempt(() => setInput(randomSeed())));
+  find("reset").addEventListener("click", () => attempt(() => setInput(null)));
+  find("check").addEventListener("click", runCheck);
+  find("model").addEventListener("change", (event) => {
+    chooseModel(page.benchmark.models.find(({ name }) => name === event.target.value));
+  });
+  window.addEventListener("hashchange", followAddress);
+  window.addEventListener("pagehide", () => check.cancel(""));
+  const keys = { r: () => find("draw").click(), s: () => find("check").click(), p: () => timeline.toggle() };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("select")) return;
+    keys[event.key.toLowerCase()]?.();
+  });
+}
+
+async function start() {
+  listen();
+  page.benchmarks = (await ask("benchmarks")).benchmarks;
+  find("benchmarks").append(...page.benchmarks.map(({ name, title }) => {
+    const button = document.createElement("button");
+    Object.assign(button, { type: "button", textContent: title });
+    button.dataset.name = name;
+    button.addEventListener("click", () => { location.hash = name; });
+    return button;
+  }));
+  document.querySelector("main").hidden = false;
+  if (page.benchmarks.length) followAddress();
+  else complain(new Error("None of the models served here has learnt a benchmark. They can be asked through the API."));
+}
+
+attempt(start);

@@ -1,0 +1,124 @@
+// Mesh lines: the geometry in the editor, and the physical grid beside the learned chart.
+
+import { themed } from "./colour.js";
+import { boundaryEdges, fit, placing, shapeStage } from "./raster.js";
+
+const MAX_LINES = 34;
+
+const edgeCache = new WeakMap();
+
+function edgesOf(triangles) {
+  if (!edgeCache.has(triangles)) edgeCache.set(triangles, boundaryEdges(triangles));
+  return edgeCache.get(triangles);
+}
+
+/** Every k-th of the numbers 0 … size − 1, so that there are few, and the last. */
+function some(size) {
+  const stride = Math.ceil((size - 1) / (MAX_LINES - 1));
+  const numbers = Array.from({ length: Math.ceil((size - 1) / stride) }, (_, k) => k * stride);
+  return [...numbers, size - 1];
+}
+
+/** The lines of a mesh by the axis they run along: arrays of node numbers. */
+function meshLines({ shape, triangles }) {
+  if (shape.length === 1) {
+    const sides = [];
+    for (let t = 0; t < triangles.length; t += 3) {
+      sides.push([triangles[t], triangles[t + 1], triangles[t + 2], triangles[t]]);
+    }
+    return [sides, []];
+  }
+  const [h, w] = shape;
+  return [
+    some(w).map((j) => Array.from({ length: h }, (_, i) => i * w + j)),
+    some(h).map((i) => Array.from({ length: w }, (_, j) => i * w + j)),
+  ];
+}
+
+function trace(context, lines, positions, place) {
+  context.beginPath();
+  for (const line of lines) {
+    line.forEach((node, k) => {
+      const [x, y] = [place.x(positions[2 * node]), place.y(positions[2 * node + 1])];
+      if (k) context.lineTo(x, y);
+      else context.moveTo(x, y);
+    });
+  }
+  context.stroke();
+}
+
+/** Mesh lines in faint and the boundary in strong ink. */
+export function drawGeometry(context, { positions, triangles, shape }, place, density) {
+  context.lineJoin = "round";
+  context.strokeStyle = themed("--mesh");
+  context.globalAlpha = 0.6;
+  context.lineWidth = 0.7 * density;
+  for (const lines of meshLines({ shape, triangles })) trace(context, lines, positions, place);
+  context.globalAlpha = 1;
+  context.strokeStyle = themed("--edge");
+  context.lineWidth = 2 * density;
+  trace(context, withoutCuts(edgesOf(triangles), positions), positions, place);
+}
+
+/** Edges that lie at the same place as no other: where a mesh meets itself, it does not end. */
+function withoutCuts(edges, positions) {
+  const at = (node) => `${positions[2 * node]} ${positions[2 * node + 1]}`;
+  const keys = edges.map((edge) => edge.map(at).sort().join(" "));
+  const counts = new Map();
+  for (const key of keys) counts.set(key, (counts.get(key) ?? 0) + 1);
+  return edges.filter((_, k) => counts.get(keys[k]) === 1);
+}
+
+/** The same nodes in one space. */
+export class GridPanel {
+  constructor(title) {
+    this.element = document.createElement("figure");
+    this.element.innerHTML = `<figcaption></figcaption>
+      <div class="stage"><canvas role="img"></canvas></div><div class="probe"></div>`;
+    this.element.querySelector("figcaption").textContent = title;
+    this.title = title;
+    this.stage = this.element.querySelector(".stage");
+    this.canvas = this.element.querySelector("canvas");
+    this.note = this.element.querySelector(".probe");
+    new ResizeObserver(() => this.redraw()).observe(this.stage);
+  }
+
+  /** Show {positions, triangles, shape} in a box; stretched to a square if it is no picture. */
+  show(mesh, box, note, isStretched = false) {
+    Object.assign(this, { mesh, box });
+    shapeStage(this.stage, isStretched ? [0, 1, 0, 1] : box, 0.5);
+    this.note.textContent = note;
+    this.canvas.setAttribute("aria-label", `${this.title}: ${note}`);
+    this.redraw();
+  }
+
+  redraw() {
+    if (!this.mesh || !this.stage.clientWidth) return;
+    const [width, height] = fit(this.canvas);
+    const context = this.canvas.getContext("2d");
+    context.clearRect(0, 0, width, height);
+    const place = placing(this.box, width, height);
+    const density = width / this.stage.clientWidth;
+    context.lineWidth = 0.9 * density;
+    context.globalAlpha = 0.85;
+    meshLines(this.mesh).forEach((lines, axis) => {
+      context.strokeStyle = themed(`--axis-${axis}`);
+      trace(context, lines, this.mesh.positions, place);
+    });
+    context.globalAlpha = 1;
+  }
+}
+
+/** The box around the nodes (those for which `isCounted` holds), with a narrow margin. */
+export function boxAround(positions, isCounted = () => true) {
+  const box = [Infinity, -Infinity, Infinity, -Infinity];
+  for (let k = 0; k < positions.length; k += 2) {
+    if (!isCounted(k)) continue;
+    box[0] = Math.min(box[0], positions[k]);
+    box[1] = Math.max(box[1], positions[k]);
+    box[2] = Math.min(box[2], positions[k + 1]);
+    box[3] = Math.max(box[3], positions[k + 1]);
+  }
+  const [dx, dy] = [0.03 * (box[1] - box[0] || 1), 0.03 * (box[3] - box[2] || 1)];
+  return [box[0] - dx, box[1] + dx, box[2] - dy, box[3] + dy];
+}

@@ -1,0 +1,170 @@
+"""Bands around predictions, calibrated on the validation split (split conformal prediction).
+
+The error of output c at a node is measured in units of a local scale σ_c, which is fixed before
+calibration: on meshes the RMS error of training samples at that node (and frame), on clouds the RMS
+error over all points. The score of a sample is the smallest v such that |error| ≤ v σ_c at a share
+1 − β of its nodes. With n validation samples, q_c is their ⌈(n + 1)(1 − α)⌉-th smallest score, and
+the band is ± q_c σ_c.
+
+What holds: if a new sample and the validation samples are exchangeable, then for each output, with
+probability at least 1 − α over the draw of all of them, at least a share 1 − β of the new sample's
+nodes lies inside the band. It is a statement about the whole population, not about one sample, and
+none about inputs of another kind or mesh. The validation split has also chosen the best checkpoint,
+which makes its errors a little too small: the coverage on the test split, which chose nothing, is
+measured and reported beside the band.
+"""
+
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+from torch import Tensor
+
+from cato.errors import InputError
+from cato.files import atomic_write
+
+MISSED_SAMPLES = 0.1
+"""α."""
+MISSED_NODES = 0.1
+"""β."""
+SMALLEST_SCALE = 0.1
+"""Of σ, in units of its mean square root over the nodes: errors of a node that is nearly exact in
+training, such as one on a boundary, are not divided by next to nothing."""
+FILE = "band.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """Half-widths q σ for each output.
+
+    Attributes:
+        quantile: q of each output.
+        scale: σ; of meshes (N, C) or (T, N, C), of clouds (1, C) or (T, 1, C).
+        num_samples: Validation samples n that it is calibrated on.
+        step: Of the checkpoint that it belongs to.
+    """
+
+    quantile: Float[Tensor, " C"]
+    scale: Float[Tensor, "*T M C"]
+    num_samples: int
+    step: int
+
+    @property
+    def half_width(self) -> Float[Tensor, "*T M C"]:
+        """At every node, or with M = 1 the same at all points of a cloud."""
+        return self.quantile * self.scale
+
+    def covers(
+        self, errors: Float[Tensor, "S *T N C"], mask: Bool[Tensor, "S N"] | None = None
+    ) -> Bool[Tensor, "S C"]:
+        """Which samples have at least a share 1 − β of their nodes in the band, for each output."""
+        return scores(errors, self.scale, mask) <= self.quantile
+
+    def figures(
+        self,
+        errors: Float[Tensor, "S *T N C"],
+        mask: Bool[Tensor, "S N"] | None,
+        outputs: tuple[str, ...],
+    ) -> dict[str, Any]:
+        """What it promises, and its coverage on held-out errors, JSON-ready."""
+        samples = self.covers(errors, mask).double().mean(0)
+        inside = (errors.abs() <= self.half_width).double()
+        if mask is not None:
+            weights = mask.double().view(len(mask), *[1] * (errors.ndim - 3), -1, 1)
+            weights = weights.expand_as(inside)
+            nodes = (inside * weights).flatten(0, -2).sum(0) / weights.flatten(0, -2).sum(0)
+        else:
+            nodes = inside.flatten(0, -2).mean(0)
+        half_width = self.half_width.flatten(0, -2).mean(0)
+
+        def named(values: Tensor) -> dict[str, float]:
+            return dict(zip(outputs, values.tolist(), strict=True))
+
+        return {
+            "promised_samples": 1 - MISSED_SAMPLES,
+            "promised_nodes": 1 - MISSED_NODES,
+            "num_validation_samples": self.num_samples,
+            "mean_half_width": named(half_width),
+            "covered_samples": named(samples),
+            "covered_nodes": named(nodes),
+        }
+
+
+def fit_scale(
+    errors: Float[Tensor, "S *T N C"], mask: Bool[Tensor, "S N"] | None, is_cloud: bool
+) -> Float[Tensor, "*T M C"]:
+    """σ from the errors of training samples."""
+    squares = errors.double().square()
+    if is_cloud:
+        weights = torch.ones(squares.shape[0], squares.shape[-2]) if mask is None else mask
+        weights = weights.double().view(len(squares), *[1] * (squares.ndim - 3), -1, 1)
+        mean = (squares * weights).sum((0, -2), keepdim=True) / weights.sum((0, -2), keepdim=True)
+        mean = mean.squeeze(0)
+    else:
+        mean = squares.mean(0)
+    overall = mean.flatten(0, -2).mean(0)
+    floor = torch.where(overall > 0, SMALLEST_SCALE**2 * overall, 1.0)
+    return mean.maximum(floor).sqrt().float()
+
+
+def scores(
+    errors: Float[Tensor, "S *T N C"],
+    scale: Float[Tensor, "*T M C"],
+    mask: Bool[Tensor, "S N"] | None = None,
+) -> Float[Tensor, "S C"]:
+    """For each sample and output the smallest v with |error| ≤ v σ at a share 1 − β of nodes."""
+    ratios = errors.abs() / scale
+    found = []
+    for index, ratio in enumerate(ratios):
+        kept = ratio if mask is None else ratio[..., mask[index], :]
+        rows = kept.flatten(0, -2)
+        found.append(rows.kthvalue(num_nodes_needed(len(rows)), dim=0).values)
+    return torch.stack(found)
+
+
+def num_nodes_needed(count: int) -> int:
+    """The smallest number of nodes that is a share 1 − β of `count`."""
+    # Rounded first: 0.9 · 10 must not become 10 by the last digit of a double.
+    return ceil(round((1 - MISSED_NODES) * count, 9))
+
+
+def calibrate_quantile(calibration: Float[Tensor, "S C"]) -> Float[Tensor, " C"] | None:
+    """The ⌈(n + 1)(1 − α)⌉-th smallest score; None where n is too small for there to be one."""
+    count = len(calibration)
+    rank = ceil(round((count + 1) * (1 - MISSED_SAMPLES), 9))
+    if rank > count:
+        return None
+    return calibration.kthvalue(rank, dim=0).values
+
+
+def num_samples_needed() -> int:
+    """The fewest validation samples that give a band."""
+    return ceil(round(1 / MISSED_SAMPLES, 9)) - 1
+
+
+def save_band(folder: Path, band: Band) -> None:
+    """Keep a band in a run folder."""
+    tensors = {"quantile": band.quantile.contiguous(), "scale": band.scale.contiguous()}
+    about = {"num_samples": str(band.num_samples), "step": str(band.step)}
+    with atomic_write(folder / FILE) as temporary:
+        temporary.write_bytes(save(tensors, about))
+
+
+def load_band(folder: Path, step: int) -> Band | None:
+    """The band of a run folder; None where there is none for the checkpoint of that step."""
+    path = folder / FILE
+    if not path.exists():
+        return None
+    try:
+        with safe_open(path, "pt") as file:
+            about = file.metadata()
+            tensors = {name: file.get_tensor(name) for name in ("quantile", "scale")}
+        band = Band(**tensors, num_samples=int(about["num_samples"]), step=int(about["step"]))
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} is damaged ({error}); delete it and evaluate again") from None
+    return band if band.step == step else None

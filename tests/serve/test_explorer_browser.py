@@ -1,0 +1,263 @@
+"""The explorer as its visitors meet it: a real server, a real browser, no network.
+
+Looks for Chromium in CATO_CHROMIUM, then on the PATH.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import threading
+import time
+
+import pytest
+from exploring import build_explored
+
+from cato.data.benchmarks import BENCHMARKS
+from cato.serve.app import create_app
+from cato.serve.server import listening_socket, url_of
+
+CHROMIUM = os.environ.get("CATO_CHROMIUM") or shutil.which("chromium")
+if CHROMIUM is None:
+    pytest.skip("no Chromium: install it or name it by CATO_CHROMIUM", allow_module_level=True)
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs `pip install playwright`")
+
+PATIENCE = 120_000
+"""Milliseconds; a loaded machine starts a solver process slowly."""
+DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
+
+
+@pytest.fixture(scope="module")
+def address():
+    import uvicorn
+
+    app = create_app({name: build_explored(name) for name in BENCHMARKS})
+    with listening_socket("127.0.0.1", 0) as listener:
+        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
+        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
+        thread.start()
+        yield url_of(listener)
+        server.should_exit = True
+        thread.join(30)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Opens a benchmark; at the end nothing may have gone wrong nor have left the machine."""
+    contexts, wrong = [], []
+
+    def build(benchmark, size=DESKTOP, scheme="light", is_still=True):
+        motion = "reduce" if is_still else "no-preference"
+        context = browser.new_context(viewport=size, color_scheme=scheme, reduced_motion=motion)
+        contexts.append(context)
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.on("console", lambda message: wrong.append(f"{message.type}: {message.text}"))
+        page.on("pageerror", lambda error: wrong.append(f"error: {error}"))
+        page.on(
+            "request",
+            lambda request: request.url.startswith((address, "data:")) or wrong.append(request.url),
+        )
+        page.goto(f"{address}/explorer/#{benchmark}")
+        settled(page, None)
+        return page
+
+    build.wrong = wrong
+    yield build
+    for context in contexts:
+        context.close()
+    assert wrong == []
+
+
+def settled(page, before):
+    """Wait for the next answer; returns a mark to wait for the one after it."""
+    mark = "body[data-settled]" + (f':not([data-settled="{before}"])' if before else "")
+    page.wait_for_selector(mark, state="attached")
+    return page.get_attribute("body", "data-settled")
+
+
+def picture(page, selector="#prediction canvas"):
+    """What is drawn, as a checksum."""
+    data = page.locator(selector).first.evaluate("canvas => canvas.toDataURL()")
+    return hashlib.sha256(data.encode()).hexdigest()
+
+
+def has_changed(page, before, selector="#prediction canvas"):
+    deadline = time.monotonic() + PATIENCE / 1000
+    while picture(page, selector) == before:
+        assert time.monotonic() < deadline, f"{selector} stays as it was"
+        page.wait_for_timeout(50)
+    return True
+
+
+def drag(page, box, start, end):
+    """The pointer from one place to another, in parts of a box."""
+    at = lambda place: (box["x"] + place[0] * box["width"], box["y"] + place[1] * box["height"])  # noqa: E731
+    page.mouse.move(*at(start))
+    page.mouse.down()
+    page.mouse.move(*at(end), steps=4)
+    page.mouse.up()
+
+
+@pytest.mark.parametrize("benchmark", BENCHMARKS)
+def test_every_benchmark_is_shown_with_prediction_and_chart_on_any_screen(visit, benchmark):
+    page = visit(benchmark)
+    chosen = page.locator('#benchmarks [aria-pressed="true"]')
+    assert chosen.inner_text() == BENCHMARKS[benchmark].title
+    assert re.search(r"\d+ ms by the model", page.inner_text("#speed"))
+    for canvas in page.locator("#prediction canvas, #charts canvas").all():
+        colours = canvas.evaluate(
+            "c => new Set(new Uint32Array(c.getContext('2d')"
+            ".getImageData(0, 0, c.width, c.height).data.buffer)).size"
+        )
+        assert colours > 20
+    assert page.is_hidden("#trouble")
+    page.set_viewport_size(PHONE)
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    for handle in page.locator(".handle").all():
+        box = handle.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= PHONE["width"]
+
+
+def test_painting_changes_the_prediction_and_only_where_it_was_painted(visit):
+    page = visit("darcy")
+    before, medium = picture(page), picture(page, "#editor canvas")
+    drag(page, page.locator("#editor .stage").bounding_box(), (0.2, 0.3), (0.8, 0.4))
+    page.click('[data-colour="0"]')
+    drag(page, page.locator("#editor .stage").bounding_box(), (0.2, 0.6), (0.8, 0.7))
+    assert has_changed(page, before)
+    assert has_changed(page, medium, "#editor canvas")
+    page.click("#reset")
+    page.click('[data-colour="1"]')
+    page.wait_for_timeout(500)
+    plain = picture(page)
+    page.click("#draw")
+    assert has_changed(page, plain)
+
+
+@pytest.mark.parametrize("benchmark", ["airfoil", "pipe", "plasticity", "elasticity"])
+def test_dragging_a_point_changes_shape_and_prediction(visit, benchmark):
+    page = visit(benchmark)
+    before, shape = picture(page), picture(page, "#editor canvas")
+    handle = page.locator(".handle").nth(3)
+    value = handle.get_attribute("aria-valuenow")
+    box = handle.bounding_box()
+    away = -14 if handle.evaluate("h => h.getAttribute('aria-valuenow') < 0") else 14
+    drag(page, box, (0.5, 0.5), (0.5, 0.5 + away / box["height"]))
+    assert handle.get_attribute("aria-valuenow") != value
+    assert has_changed(page, before)
+    assert has_changed(page, shape, "#editor canvas")
+
+
+def test_the_keyboard_alone_is_enough(visit):
+    page = visit("airfoil")
+    before = picture(page)
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.locator(".handle:focus").count():
+            break
+    focused = page.locator(".handle:focus")
+    assert focused.evaluate("h => getComputedStyle(h).outlineStyle") != "none"
+    value = float(focused.get_attribute("aria-valuenow"))
+    for _ in range(4):
+        page.keyboard.press("ArrowUp" if value < 0 else "ArrowDown")
+    step = 4 * 0.0025 * (1 if value < 0 else -1)
+    assert float(focused.get_attribute("aria-valuenow")) == pytest.approx(value + step, abs=2e-4)
+    assert has_changed(page, before)
+    before = picture(page)
+    page.keyboard.press("r")
+    assert has_changed(page, before)
+
+
+def test_the_keyboard_paints(visit):
+    page = visit("darcy")
+    page.click("#reset")
+    page.focus("#editor .stage")
+    page.wait_for_timeout(500)
+    medium, before = picture(page, "#editor canvas"), picture(page)
+    for key in ("ArrowLeft", "ArrowUp", "]", "x", "x", " "):
+        page.keyboard.press(key)
+    assert has_changed(page, medium, "#editor canvas")
+    assert has_changed(page, before)
+
+
+def test_the_solver_is_asked_and_the_error_shown(visit):
+    page = visit("darcy")
+    page.keyboard.press("s")
+    page.wait_for_selector("#verdict:visible")
+    error = float(page.get_attribute("#verdict", "data-error"))
+    assert 0 < error < 1
+    told = page.inner_text('#verdict [data-figure="error"]')
+    assert float(told.split("%")[0]) == pytest.approx(100 * error, rel=0.01)
+    assert page.get_attribute("#verdict", "aria-live") == "polite"
+    assert page.locator("#comparison canvas[role=img]").count() == 3
+    legends = page.locator("#comparison .legend").all_inner_texts()
+    assert legends[0] == legends[1] != legends[2]  # truth and prediction share a scale
+    page.locator("#editor .stage").click()
+    page.wait_for_selector("#comparison.stale")
+    assert "changed" in page.inner_text("#check-state")
+
+
+def test_vortices_are_played_and_compared_frame_by_frame(visit):
+    page = visit("navier_stokes", is_still=False)
+    page.wait_for_selector("#timeline:visible")
+    assert "t = " in page.inner_text("#timeline output")
+    before = picture(page)
+    assert has_changed(page, before)  # it plays by itself
+    if page.inner_text("#timeline button") == "Pause":
+        page.click("#timeline button")
+    page.focus("#timeline input")
+    page.keyboard.press("End")
+    assert page.inner_text("#timeline output") == "t = 20 (predicted)"
+    page.click("#check")
+    page.wait_for_selector("#verdict:visible")
+    last = picture(page, "#comparison canvas")
+    page.focus("#timeline input")
+    page.keyboard.press("ArrowLeft")
+    assert page.inner_text("#timeline output") == "t = 19 (predicted)"
+    assert has_changed(page, last, "#comparison canvas")
+
+
+def test_dark_and_light_follow_the_system_until_chosen(visit):
+    page = visit("pipe", scheme="dark")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    brightness = lambda: sum(map(int, re.findall(r"\d+", page.evaluate(ground))[:3])) / 3  # noqa: E731
+    assert brightness() < 60
+    drawn = picture(page, "#editor canvas")
+    page.click("#theme")
+    assert brightness() > 200
+    assert has_changed(page, drawn, "#editor canvas")
+    page.reload()
+    settled(page, None)
+    assert brightness() > 200
+
+
+def test_what_goes_wrong_is_said_in_words(visit):
+    page = visit("pipe")
+    answers = [(503, "busy")] * 2 + [(422, "the pipe is too bent")]
+    asked = []
+
+    def answer(route):
+        status, words = answers[min(len(asked), 2)]
+        asked.append(status)
+        route.fulfill(status=status, json={"detail": words})
+
+    page.route("**/predict", answer)
+    page.click("#draw")
+    page.wait_for_selector("#trouble:visible")
+    assert "the pipe is too bent" in page.inner_text("#trouble")
+    assert asked == [503, 503, 422]  # overload was not worth a word
+    page.unroute("**/predict")
+    page.click("#draw")
+    page.wait_for_selector("#trouble", state="hidden")
+    # The browser itself notes every refusal, as it should; nothing else may be there.
+    visit.wrong[:] = [line for line in visit.wrong if "Failed to load resource" not in line]
