@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
-from fastapi.staticfiles import StaticFiles
+from fastapi.responses import FileResponse
 from starlette.requests import ClientDisconnect
 
 from cato.errors import InputError
@@ -34,7 +34,7 @@ MEDIA_TYPE = "application/octet-stream"
 NUM_REMEMBERED = 16
 """Inputs kept that a solver had to compute."""
 
-router = APIRouter(prefix="/explorer/api", include_in_schema=False)
+router = APIRouter(prefix="/explorer", include_in_schema=False)
 
 
 @dataclass
@@ -80,7 +80,6 @@ def add_explorer(
     exploration = Exploration(known, editors, SolverJobs(settings))
     app.state.exploration = exploration
     app.include_router(router)
-    app.mount("/explorer", StaticFiles(directory=PAGE, html=True), name="explorer")
     service_lifespan = app.router.lifespan_context
 
     @asynccontextmanager
@@ -104,7 +103,16 @@ Serving = Annotated[Service, Depends(service_of)]
 Exploring = Annotated[Exploration, Depends(exploration_of)]
 
 
-@router.get("/benchmarks")
+@router.get("/")
+@router.get("/{name}")
+async def page_file(name: str = "index.html") -> FileResponse:
+    """A file of the page. Browsers ask again each time, as the page changes with the library."""
+    if name not in {path.name for path in PAGE.iterdir()}:
+        raise HTTPException(404, f"the explorer has no file {name[:80]!r}")
+    return FileResponse(PAGE / name, headers={"Cache-Control": "no-cache"})
+
+
+@router.get("/api/benchmarks")
 async def list_benchmarks(exploration: Exploring) -> dict[str, Any]:
     """What can be explored, in the order of the benchmarks."""
     found: dict[str, dict[str, Any]] = {}
@@ -124,7 +132,7 @@ async def list_benchmarks(exploration: Exploring) -> dict[str, Any]:
     return {"benchmarks": [found[name] for name in EDITORS if name in found]}
 
 
-@router.get("/models/{name}/draw")
+@router.get("/api/models/{name}/draw")
 async def draw(
     name: str, exploration: Exploring, service: Serving, seed: int | None = None
 ) -> Response:
@@ -139,7 +147,7 @@ async def draw(
     return Response(pack({}, {"values": await service.beside(drawn)}), media_type=MEDIA_TYPE)
 
 
-@router.post("/models/{name}/predict")
+@router.post("/api/models/{name}/predict")
 async def predict(
     name: str, request: Request, exploration: Exploring, service: Serving
 ) -> Response:
@@ -158,7 +166,7 @@ async def predict(
     return Response(body, media_type=MEDIA_TYPE)
 
 
-@router.post("/models/{name}/solve")
+@router.post("/api/models/{name}/solve")
 async def start_solver(name: str, request: Request, exploration: Exploring) -> dict[str, Any]:
     """Start the true solver for an input."""
     _, editor = exploration.find(name)
@@ -166,13 +174,13 @@ async def start_solver(name: str, request: Request, exploration: Exploring) -> d
     return _state(exploration.jobs.submit(editor, "solve", values))
 
 
-@router.get("/jobs/{job_id}")
+@router.get("/api/jobs/{job_id}")
 async def job_state(job_id: str, exploration: Exploring) -> dict[str, Any]:
     """How far a job is."""
     return _state(exploration.job(job_id))
 
 
-@router.get("/jobs/{job_id}/result")
+@router.get("/api/jobs/{job_id}/result")
 async def job_result(job_id: str, exploration: Exploring, service: Serving) -> Response:
     """The true solution, once the job is done."""
     job = exploration.job(job_id)
@@ -183,7 +191,7 @@ async def job_result(job_id: str, exploration: Exploring, service: Serving) -> R
     return Response(body, media_type=MEDIA_TYPE)
 
 
-@router.delete("/jobs/{job_id}")
+@router.delete("/api/jobs/{job_id}")
 async def cancel_job(job_id: str, exploration: Exploring) -> dict[str, Any]:
     """End a job."""
     job = exploration.job(job_id)
@@ -221,7 +229,9 @@ async def _given(
             reply = await asyncio.wrap_future(job.finished)
         finally:
             exploration.jobs.cancel(job)  # if nobody waits any more; else it is over
-        exploration.given[key] = Given(**reply.arrays)
+        # Copies: torch wants arrays that it could write to.
+        arrays = {name: array.copy() for name, array in reply.arrays.items()}
+        exploration.given[key] = Given(**arrays)
         if len(exploration.given) > NUM_REMEMBERED:
             exploration.given.popitem(last=False)
     return exploration.given[key]

@@ -71,11 +71,13 @@ class SolverJob:
     @property
     def seconds(self) -> float:
         """Since it got its process; 0 before and after."""
-        return time.monotonic() - self._began if self.state == "running" else 0.0
+        is_begun = self.state == "running" and self.process is not None
+        return time.monotonic() - self._began if is_begun else 0.0
 
     def begin(self, process: "subprocess.Popen[bytes]") -> None:
         """It has a process now."""
-        self.state, self.process, self._began = "running", process, time.monotonic()
+        self._began = time.monotonic()
+        self.state, self.process = "running", process
 
     def end(self, state: State, message: str = "", result: Message | None = None) -> None:
         """It is over, for the first reason that is given."""

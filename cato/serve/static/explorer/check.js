@@ -117,7 +117,7 @@ export class Check {
     if (!this.result) return;
     const { editor, prediction, truth, errors, range, errorRange } = this.result;
     const k = Math.min(this.frame, truth.length - 1);
-    const common = { box: editor.view, unit: editor.unit, most: 0.45, overlay: prediction.overlayAt(k) };
+    const common = { box: editor.view, unit: editor.unit, overlay: prediction.overlayAt(k) };
     const map = editor.signed ? "diverging" : "sequential";
     const [solver, model, error] = this.panels;
     const time = truth.length > 1 ? ` at ${prediction.timeAt(k)}` : "";

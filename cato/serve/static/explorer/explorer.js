@@ -135,6 +135,8 @@ function showCharts() {
   const { shape, view } = model.editor;
   const { triangles } = prediction.mesh;
   const nodes = { positions: prediction.coords.data, triangles, shape };
+  const isCloud = model.editor.geometry === "cloud";
+  [find("chart-mesh").hidden, find("chart-cloud").hidden] = [isCloud, !isCloud];
   const isWhole = model.editor.geometry === "grid" || isDeformed(model.editor);
   const window = isWhole ? boxAround(nodes.positions) : view;
   physical.show(nodes, window, "x to the right, y upwards");
@@ -223,6 +225,7 @@ function listen() {
     localStorage.setItem("theme", chosen);
     follow();
   });
+  find("about-box").open = window.matchMedia("(min-width: 700px)").matches;
   find("draw").addEventListener("click", () => attempt(() => setInput(randomSeed())));
   find("reset").addEventListener("click", () => attempt(() => setInput(null)));
   find("check").addEventListener("click", runCheck);

@@ -29,7 +29,7 @@ export class FieldPanel {
   show(shown) {
     const isNew = this.shown?.map !== shown.map;
     this.shown = shown;
-    shapeStage(this.stage, shown.box, shown.most);
+    shapeStage(this.stage, shown.box);
     [this.low.textContent, this.high.textContent] = shown.range.map(figure);
     const what = `${shown.label}${shown.unit ? `, ${shown.unit}` : ""}`;
     const name = `${this.caption.textContent} ${what} from ${figure(shown.range[0])} to ${figure(shown.range[1])}`;

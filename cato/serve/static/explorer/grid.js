@@ -86,7 +86,7 @@ export class GridPanel {
   /** Show {positions, triangles, shape} in a box; stretched to a square if it is no picture. */
   show(mesh, box, note, isStretched = false) {
     Object.assign(this, { mesh, box });
-    shapeStage(this.stage, isStretched ? [0, 1, 0, 1] : box, 0.5);
+    shapeStage(this.stage, isStretched ? [0, 1, 0, 1] : box);
     this.note.textContent = note;
     this.canvas.setAttribute("aria-label", `${this.title}: ${note}`);
     this.redraw();

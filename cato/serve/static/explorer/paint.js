@@ -14,7 +14,7 @@ const template = `
       aria-label="Size of the brush"></label>
   </div>
   <div class="stage paint" tabindex="0" role="application"><canvas></canvas></div>
-  <div class="probe">Arrow keys move the brush, Space paints, X swaps the colour, [ and ] change the size.</div>`;
+  <div class="probe keys">Arrow keys move the brush, Space paints, X swaps the colour, [ and ] change the size.</div>`;
 
 export class PaintEditor {
   constructor(root, editor, changed) {

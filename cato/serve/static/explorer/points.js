@@ -286,7 +286,7 @@ export class SlidersEditor {
     const [frame] = past;
     const { box, label, unit } = this.editor;
     const range = rangeOf([frame], true);
-    this.panel.show({ frame, range, box, label: `${label} at t = 1`, unit, map: "diverging", most: 0.45 });
+    this.panel.show({ frame, range, box, label: `${label} at t = 1`, unit, map: "diverging" });
   }
 
   redraw() {

@@ -100,9 +100,7 @@ export function fit(canvas) {
   return size;
 }
 
-/** Give a stage the proportions of a box, no higher than most of the window. */
-export function shapeStage(stage, [left, right, bottom, top], most = 0.62) {
-  const ratio = (right - left) / (top - bottom);
-  stage.style.aspectRatio = String(ratio);
-  stage.style.maxWidth = `calc(${ratio} * max(320px, ${100 * most}vh))`;
+/** Give a stage the proportions of a box; the style sheet says how high it may be. */
+export function shapeStage(stage, [left, right, bottom, top]) {
+  stage.style.setProperty("--ratio", String((right - left) / (top - bottom)));
 }
