@@ -35,14 +35,23 @@ function meshLines({ shape, triangles }) {
   ];
 }
 
+/** Stroke lines, without the parts beside the canvas: a far field would cost most of the time. */
 function trace(context, lines, positions, place) {
+  const { width, height } = context.canvas;
   context.beginPath();
   for (const line of lines) {
-    line.forEach((node, k) => {
-      const [x, y] = [place.x(positions[2 * node]), place.y(positions[2 * node + 1])];
-      if (k) context.lineTo(x, y);
-      else context.moveTo(x, y);
-    });
+    let [px, py, isDown] = [0, 0, false];
+    for (let k = 0; k < line.length; k += 1) {
+      const x = place.x(positions[2 * line[k]]);
+      const y = place.y(positions[2 * line[k] + 1]);
+      const isBeside = k === 0
+        || (x < 0 && px < 0) || (x > width && px > width) || (y < 0 && py < 0) || (y > height && py > height);
+      if (!isBeside) {
+        if (!isDown) context.moveTo(px, py);
+        context.lineTo(x, y);
+      }
+      [px, py, isDown] = [x, y, !isBeside];
+    }
   }
   context.stroke();
 }
