@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from cato.cli.deploy import Serve
+from cato.cli.deploy import Export, Serve
 from cato.cli.output import show, show_rows
 from cato.cli.own import Inspect, with_data_overrides
 from cato.cli.parsing import GROUPS, parse, settings_type
@@ -346,6 +346,7 @@ COMMANDS: dict[str, type[Any]] = {
     "report": Report,
     "models": Models,
     "benchmarks": Benchmarks,
+    "export": Export,
     "serve": Serve,
     **STUDIES,
     "demo": Demo,

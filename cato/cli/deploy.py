@@ -1,10 +1,34 @@
 """Commands that take a trained model out into the world."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated
 
 import tyro
 from tyro.conf import Positional
+
+from cato.cli.output import show
+
+
+@dataclass
+class Export:
+    """Write a trained model as a file that runs without cato, and check that it agrees."""
+
+    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """Run folder."""
+    format: str = "onnx"
+    """onnx or pt2."""
+    out: Path | None = None
+    """New file; model.onnx or model.pt2 in the run folder by default."""
+    json: bool = False
+    """Print one JSON object."""
+
+    def run(self) -> None:
+        """Trace, write, check."""
+        from cato.export import export_run
+        from cato.training.run import open_run
+
+        show("exported", export_run(open_run(self.folder), self.format, self.out), self.json)
 
 
 @dataclass

@@ -1,0 +1,120 @@
+"""What an exported file computes: physical values on the mesh in, physical values on the mesh out.
+
+Arrays lie as in files: samples first, mesh axes, channels last. So the file reads the mesh size off
+its inputs, where the model allows any.
+
+    coords  (batch, *mesh, D)
+    inputs  (batch, *mesh, C_in), where the problem has input channels
+    time    (batch,), t ∈ [0, 1], where the problem is conditioned on time
+    outputs (batch, *mesh, C_out), of a rollout (batch, steps, *mesh, C_out)
+
+A rollout is in the file as a whole, each step fed with the one before: given frames in, all later
+frames out. Times of a conditioned problem are asked for one by one, between the frames too; all
+frames of a sample are a batch of its copies.
+
+Clouds are exported without mask: all of a batch have the same number of points.
+"""
+
+from copy import deepcopy
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch._higher_order_ops.scan import scan
+
+from cato.problem import Problem
+from cato.surrogate import Surrogate
+
+Arrays = dict[str, Tensor]
+"""The inputs of a file by name."""
+
+
+class Portable(nn.Module):
+    """A surrogate with the mesh in its arrays: a copy of its own, on the CPU, without gradients."""
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        super().__init__()
+        self.surrogate = deepcopy(surrogate).cpu().eval().requires_grad_(False)
+
+    @property
+    def problem(self) -> Problem:
+        """What was learnt."""
+        return self.surrogate.problem
+
+    def forward(
+        self,
+        coords: Float[Tensor, "B *mesh D"],
+        inputs: Float[Tensor, "B *mesh C_in"] | None = None,
+        time: Float[Tensor, " B"] | None = None,
+    ) -> Float[Tensor, "B *T_mesh C_out"]:
+        """Solve; see above for what must be given."""
+        shape = tuple(coords.shape[1:-1])
+        if inputs is None:
+            inputs = coords[..., :0]
+        # Said to the exporter: the sizes of all arrays are the same, whatever they are.
+        assert inputs.shape[:-1] == coords.shape[:-1]
+        nodes, features = coords.flatten(1, -2), inputs.flatten(1, -2)
+        if self.problem.has_time:
+            solution = self.surrogate(nodes, features, time=time, shape=shape).values
+        elif self.problem.time == "rollout" and torch.compiler.is_exporting():
+            solution = self._loop(nodes, features, shape)
+        else:
+            solution = self.surrogate.solve(nodes, features, shape=shape)
+        return solution.unflatten(-2, shape)
+
+    def _loop(
+        self,
+        nodes: Float[Tensor, "B N D"],
+        inputs: Float[Tensor, "B N C_in"],
+        shape: tuple[int, ...],
+    ) -> Float[Tensor, "B T N C_out"]:
+        """`Surrogate.solve` as a loop of the graph: the model is in the file once, not T times."""
+        num_new = self.problem.num_outputs
+
+        def step(past: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
+            frame = self.surrogate(nodes, past, shape=shape).values
+            return torch.cat((past[..., num_new:], frame), dim=-1), frame.clone()
+
+        _, frames = scan(step, inputs, torch.zeros(self.problem.num_steps))
+        return frames.movedim(0, 1)
+
+
+def mesh_axes(problem: Problem) -> tuple[str, ...]:
+    """Names of the mesh axes."""
+    if problem.geometry == "cloud":
+        return ("points",)
+    return tuple(f"n{axis}" for axis in range(1, len(problem.shape) + 1))
+
+
+def layout(problem: Problem) -> dict[str, Any]:
+    """Axes and channels of the arrays of a file, JSON-ready."""
+    mesh = mesh_axes(problem)
+    arrays: dict[str, Any] = {
+        "coords": {
+            "axes": ["batch", *mesh, "channel"],
+            "channels": list("xyz"[: problem.dimension]),
+        }
+    }
+    if problem.num_inputs:
+        arrays["inputs"] = {
+            "axes": ["batch", *mesh, "channel"],
+            "channels": list(problem.inputs),
+        }
+    if problem.has_time:
+        arrays["time"] = {"axes": ["batch"], "range": [0.0, 1.0]}
+    steps = ["step"] if problem.time == "rollout" else []
+    outputs = {"axes": ["batch", *steps, *mesh, "channel"], "channels": list(problem.outputs)}
+    return {"inputs": arrays, "outputs": {"outputs": outputs}}
+
+
+def computes(problem: Problem) -> str:
+    """In words."""
+    if problem.time == "rollout":
+        return f"the whole rollout of {problem.num_steps} steps, each fed with the one before"
+    if problem.time == "conditioned":
+        return (
+            f"the solution at the time asked for, t in [0, 1]; "
+            f"the {problem.num_steps} frames of the training are evenly spread over it"
+        )
+    return "the steady solution"
