@@ -45,7 +45,6 @@ NUM_DEFORMED = 2
 """Times at which deformed meshes are shown, the last included."""
 FRAMES_PER_SECOND = 2
 ANIMATION_DPI = 80
-LINES = ("tab:blue", "tab:orange", "tab:green", "tab:red", "tab:purple")
 
 
 class Answer(NamedTuple):
@@ -205,9 +204,9 @@ def gallery_animation(answers: Sequence[Answer], path: Path, title: str = "") ->
     colour_bar(drawn[0], list(axes[0]), problem.outputs[0])
     colour_bar(apart[0], list(axes[1, 1:]), "error")
     times = np.array([view.time(step) for step in range(problem.num_steps)])
-    for answer, panel, line in zip(answers, axes[0, 1:], LINES, strict=False):
+    for answer, panel in zip(answers, axes[0, 1:], strict=True):
         panel.set_title(answer.title, fontsize=9)
-        axes[1, 0].plot(times, 100 * answer.frame_errors, color=line, label=answer.name)
+        axes[1, 0].plot(times, 100 * answer.frame_errors, label=answer.name)
     axes[1, 0].set_xlabel(view.time_label, fontsize=8)
     axes[1, 0].set_ylabel("error of the frame (%)", fontsize=8)
     axes[1, 0].tick_params(labelsize=7)

@@ -28,12 +28,12 @@ def scaling_figure(
     """
     figure, axes = new_figure(1, len(panels), (3.1 * len(panels), 3.1), title)
     for panel, (axis, curves) in zip(axes[0], panels.items(), strict=True):
-        for (model, (rows, slope)), marker in zip(curves.items(), "os", strict=False):
+        for model, (rows, slope) in curves.items():
             values, errors = ([row[name] for row in rows] for name in ("value", "relative_l2"))
             spreads = [row["spread"] or 0.0 for row in rows]
             label = f"{model}, slope {slope:.2f}"
             panel.errorbar(
-                values, errors, spreads, marker=marker, markersize=4, capsize=2, label=label
+                values, errors, spreads, marker="o", markersize=4, capsize=2, label=label
             )
         panel.set(xscale="log", yscale="log", xlabel=_LABELS[axis])
         panel.xaxis.set_major_locator(FixedLocator(values))

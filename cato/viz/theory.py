@@ -8,14 +8,13 @@ from matplotlib.figure import Figure
 
 from cato.viz.fields import new_figure
 
-COLOURS = ("tab:blue", "tab:orange", "tab:green")
-
 
 def draw_realisation(rows: list[dict[str, Any]], products: list[dict[str, float]]) -> Figure:
     """Lemma 1: error of the networks against the width, and of a product against its step."""
     figure, axes = new_figure(1, 2, (9.0, 3.8))
     left, right = axes.flat
-    for rank, colour in zip(dict.fromkeys(row["rank"] for row in rows), COLOURS, strict=False):
+    for number, rank in enumerate(dict.fromkeys(row["rank"] for row in rows)):
+        colour = f"C{number}"
         some = [row for row in rows if row["rank"] == rank]
         widths = [row["width"] for row in some]
         errors = np.array([row["errors"] for row in some])
@@ -56,7 +55,7 @@ def draw_stability(stability: dict[str, Any]) -> Figure:
         place = deltas.index(row["delta"]) + 0.22 * (kind - (len(kinds) - 1) / 2)
         names = ("whislo", "q1", "med", "q3", "whishi")
         box = dict(zip(names, row["worst_f"], strict=True))
-        colour = COLOURS[kind]
+        colour = f"C{kind}"
         lines = {"color": colour, "linewidth": 1.0}
         panel.bxp(
             [box],
@@ -70,8 +69,8 @@ def draw_stability(stability: dict[str, Any]) -> Figure:
             capprops=lines,
             manage_ticks=False,
         )
-    for kind, colour in zip(kinds, COLOURS, strict=False):
-        panel.plot([], [], "s", color=colour, alpha=0.6, label=f"moved: {kind}")
+    for number, kind in enumerate(kinds):
+        panel.plot([], [], "s", color=f"C{number}", alpha=0.6, label=f"moved: {kind}")
     ratios = {row["delta"]: row["ratio"] for row in stability["sharp"]}
     panel.plot(
         range(len(deltas)), [ratios[d] for d in deltas], "*", color="black", label="sharp example"
@@ -91,7 +90,8 @@ def draw_theorem(theorem: dict[str, Any]) -> Figure:
     (panel,) = axes.flat
     rows = theorem["rows"]
     sizes = list(dict.fromkeys(row["remainder"] for row in rows))
-    for size, colour in zip(sizes, COLOURS, strict=False):
+    for number, size in enumerate(sizes):
+        colour = f"C{number}"
         some = [row for row in rows if row["remainder"] == size]
         moved = [row for row in some if row["delta"] > 0]
         deltas = [row["delta"] for row in moved]
