@@ -3,9 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cato.cli.output import show_rows
+
+if TYPE_CHECKING:
+    from cato.studies.setup import Setup
 
 
 @dataclass
@@ -33,10 +36,12 @@ class Study:
         if not self.json:
             print(f"wrote {', '.join(str(self.out / file) for file in files)}")
 
-    def options(self) -> dict[str, Any]:
-        """The options that every study takes."""
-        names = ("scale", "seeds", "data", "runs", "out", "workers")
-        return {name: getattr(self, name) for name in names}
+    def setup(self, share: float = 1.0, minutes: float | None = None) -> "Setup":
+        """The same for the study itself, with the budget of a training."""
+        from cato.studies.setup import Setup
+
+        folders = (self.data, self.runs, self.out)
+        return Setup(self.scale, self.seeds, share, minutes, *folders, self.workers)
 
 
 @dataclass
@@ -49,6 +54,8 @@ class StudyCompare(Study):
     """Their names; all six by default."""
     minutes: float | None = None
     """Training time of each; by the recipe's epochs unless given."""
+    share: float = 1.0
+    """Of the recipe's epochs that every training gets."""
     rivals: int | None = None
     """Models beside CATO that get all the seeds, the best on validation; all unless given."""
     runs: Path = Path("runs/compare")
@@ -64,9 +71,8 @@ class StudyCompare(Study):
         results = compare(
             self.models,
             self.benchmarks or tuple(BENCHMARKS),
-            minutes=self.minutes,
-            rivals=self.rivals,
-            **self.options(),
+            self.setup(share=self.share, minutes=self.minutes),
+            self.rivals,
         )
         columns = ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "epochs")
         self.show(results["rows"], columns, "compare.json", "compare.md")
@@ -91,7 +97,7 @@ class StudyAblation(Study):
         """Train, collect and write."""
         from cato.studies.ablation import ablation
 
-        results = ablation(self.questions, self.benchmarks, share=self.share, **self.options())
+        results = ablation(self.questions, self.benchmarks, self.setup(share=self.share))
         columns = ("benchmark", "question", "answer", "validation", "validation_spread")
         self.show(results["rows"], columns, "ablation.json", "ablation.md")
 
@@ -114,7 +120,7 @@ class StudyRates(Study):
         from cato.models.registry import MODELS
         from cato.studies.rates import rates
 
-        results = rates(self.models or tuple(MODELS), minutes=self.minutes, **self.options())
+        results = rates(self.models or tuple(MODELS), self.setup(minutes=self.minutes))
         self.show(results["rows"], ("model", "best"), "rates.json", "rates.md")
 
 
@@ -135,7 +141,7 @@ class StudyScaling(Study):
         """Train, collect and write."""
         from cato.studies.scaling import scaling
 
-        results = scaling(self.benchmarks, share=self.share, **self.options())
+        results = scaling(self.benchmarks, self.setup(share=self.share))
         columns = ("benchmark", "model", "axis", "value", "relative_l2", "spread")
         self.show(results["rows"], columns, "scaling.json", "scaling.md")
 
@@ -170,9 +176,8 @@ class StudyEfficiency:
         names = ("benchmarks", "sizes", "scale", "growth_scale", "repeats", "runs", "out")
         results = efficiency(self.models, **{name: getattr(self, name) for name in names})
         columns = ("benchmark", "model", "parameters", "gflop_forward", "epoch_seconds")
-        show_rows(
-            "rows", [{name: row[name] for name in columns} for row in results["rows"]], self.json
-        )
+        rows = [{name: row[name] for name in columns} for row in results["rows"]]
+        show_rows("rows", rows, self.json)
         if not self.json:
             print(f"wrote {self.out / 'efficiency.json'}, {self.out / 'efficiency.md'} and charts")
 
@@ -195,7 +200,7 @@ class StudyChart(Study):
         from cato.data.benchmarks import BENCHMARKS
         from cato.studies.chart import chart
 
-        results = chart(self.benchmarks or tuple(BENCHMARKS), share=self.share, **self.options())
+        results = chart(self.benchmarks or tuple(BENCHMARKS), self.setup(share=self.share))
         columns = ("benchmark", "space", "seed", "first", "dimension", "folded")
         self.show(results["spaces"], columns, "chart.json", "chart.md")
 
@@ -212,6 +217,8 @@ class StudyGallery:
     """paper, small or smoke."""
     minutes: float | None = None
     """As given to `cato study compare`."""
+    share: float = 1.0
+    """As given to `cato study compare`."""
     runs: Path = Path("runs/compare")
     """Folder of the run folders."""
     out: Path = Path("results/gallery")
@@ -223,14 +230,10 @@ class StudyGallery:
         """Draw and write."""
         from cato.data.benchmarks import BENCHMARKS
         from cato.studies.gallery import compared_runs, gallery
+        from cato.studies.setup import Setup
 
-        found = compared_runs(
-            self.benchmarks or tuple(BENCHMARKS),
-            models=self.models,
-            scale=self.scale,
-            minutes=self.minutes,
-            runs=self.runs,
-        )
+        setup = Setup(self.scale, share=self.share, minutes=self.minutes, runs=self.runs)
+        found = compared_runs(self.benchmarks or tuple(BENCHMARKS), setup, self.models)
         rows = [
             {"benchmark": row["benchmark"], "sample": row["sample"], "model": name, "error": error}
             for row in gallery(found, self.out)["rows"]

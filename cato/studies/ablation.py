@@ -13,18 +13,10 @@ from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import write_json
 from cato.models.registry import default_model, model_entry
-from cato.studies.jobs import run_jobs
-from cato.studies.variants import (
-    Changes,
-    data_in,
-    num_parameters,
-    outcome,
-    percent,
-    provide_data,
-    varied,
-)
+from cato.studies.outcomes import num_parameters, outcome, percent
+from cato.studies.setup import Changes, Setup
 from cato.training.config import RunConfig, recipe
-from cato.training.run import Run, environment
+from cato.training.run import Run
 
 RECIPE = "the recipe"
 _PHYSICAL = {"gradient": 0.2, "flux": 0.2, "consistency": 0.05}
@@ -95,60 +87,36 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
 """Answers by question; each is the settings it changes."""
 
 
-def ablation(
-    questions: Sequence[str],
-    benchmarks: Sequence[str],
-    *,
-    scale: str = "small",
-    seeds: Sequence[int] = (0,),
-    share: float = 1.0,
-    data: Path = Path("data"),
-    runs: Path = Path("runs/ablation"),
-    out: Path = Path("results/ablation"),
-    workers: int | None = None,
-) -> dict[str, Any]:
+def ablation(questions: Sequence[str], benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
     """Train what is missing and write ablation.json and ablation.md.
 
     Args:
         questions: Their names; all that make sense for a benchmark if empty.
         benchmarks: Their names.
-        scale: Of data and recipes.
-        seeds: Of the trainings.
-        share: Of the recipe's epochs that every training gets.
-        data: Folder of the data files.
-        runs: Folder of the run folders.
-        out: Folder of the results.
-        workers: Trainings at a time, one thread each; one per core by default.
+        setup: Of the trainings.
 
     Returns:
         The contents of ablation.json.
     """
-    table = {name: answers_for(name, scale, questions) for name in benchmarks}
+    table = {name: answers_for(name, setup.scale, questions) for name in benchmarks}
     jobs: dict[str, RunConfig] = {}
     names: dict[tuple[str, str, str], list[str]] = {}
-    for seed in seeds:
+    for seed in setup.seeds:
         for benchmark, answers in table.items():
             for (question, answer), changes in answers.items():
-                model = default_model(get_benchmark(benchmark).problem(scale))
-                epochs = recipe(benchmark, scale, model).train.epochs
-                train = {"epochs": max(1, round(share * epochs)), "seed": seed}
-                job = job_name(benchmark, scale, changes, train)
-                jobs[job] = varied(
-                    benchmark, scale, model, changes, {"train": train}, data_in(data)
-                )
+                job, config = one_change(setup, benchmark, changes, seed)
+                jobs[job] = config
                 names.setdefault((benchmark, question, answer), []).append(job)
-    provide_data(jobs.values(), data, workers)
-    finished = run_jobs(jobs, runs, workers, "ablation")
+    finished = setup.train(jobs, "ablation")
     results = {
-        "settings": {"scale": scale, "seeds": list(seeds), "share": share, "threads": 1},
-        "environment": environment(),
+        **setup.record(),
         "rows": [
             _row(*key, [finished[job] for job in group], table[key[0]][key[1:]])
             for key, group in names.items()
         ],
     }
-    write_json(out / "ablation.json", results)
-    write_page(results, out)
+    write_json(setup.out / "ablation.json", results)
+    write_page(results, setup.out)
     return results
 
 
@@ -173,11 +141,15 @@ def answers_for(
     return chosen
 
 
-def job_name(benchmark: str, scale: str, changes: Changes, train: dict[str, int]) -> str:
-    """By what is changed, so that equal answers to two questions are one training."""
+def one_change(setup: Setup, benchmark: str, changes: Changes, seed: int) -> tuple[str, RunConfig]:
+    """The name and settings of a training of CATO.
+
+    The name is by what is changed, so that equal answers to two questions are one training.
+    """
+    config = setup.config(benchmark, setup.own_model(benchmark), changes, {"train": {"seed": seed}})
     settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
     tag = "_".join(settings).replace(" ", "") or "recipe"
-    return f"{benchmark}-{scale}-{tag}-epochs{train['epochs']}-seed{train['seed']}"
+    return f"{benchmark}-{setup.scale}-{tag}-epochs{config.train.epochs}-seed{seed}", config
 
 
 def _row(

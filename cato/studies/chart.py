@@ -22,20 +22,19 @@ import torch
 
 from cato.data.benchmarks import get_benchmark
 from cato.data.dataset import Dataset
-from cato.data.generate import generate_file
 from cato.files import write_json
 from cato.models.cato.chart import Chart
 from cato.models.contract import Operator
-from cato.models.registry import build_model, default_model, model_entry
+from cato.models.registry import build_model, model_entry
 from cato.progress import progress_bar
-from cato.studies.ablation import job_name
+from cato.studies.ablation import one_change
 from cato.studies.chart_page import ANISOTROPIC, write_page
-from cato.studies.jobs import run_jobs
-from cato.studies.variants import Changes, data_in, outcome, varied
+from cato.studies.outcomes import outcome
+from cato.studies.setup import Changes, Setup
 from cato.surrogate import Surrogate
-from cato.training.config import RunConfig, recipe
-from cato.training.run import Run, environment
-from cato.training.weights import data_spec, load_splits, load_surrogate
+from cato.training.config import RunConfig
+from cato.training.run import Run
+from cato.training.weights import load_splits, load_surrogate
 from cato.viz.chart import Space, spaces_figure
 from cato.viz.views import Window
 
@@ -111,41 +110,22 @@ def along_shares(nodes: np.ndarray) -> np.ndarray:
     return np.array([part.var(axis=axis).mean() / part.var() for axis, part in enumerate(parts)])
 
 
-def chart(
-    benchmarks: Sequence[str],
-    *,
-    scale: str = "small",
-    seeds: Sequence[int] = (0,),
-    share: float = 1.0,
-    data: Path = Path("data"),
-    runs: Path = Path("runs/ablation"),
-    out: Path = Path("results/chart"),
-    workers: int | None = None,
-) -> dict[str, Any]:
+def chart(benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
     """Train what is missing and write chart.json, chart.md and a picture for each benchmark.
 
     Args:
         benchmarks: Their names.
-        scale: Of data and recipes.
-        seeds: Of the trainings.
-        share: Of the recipe's epochs that every training gets.
-        data: Folder of the data files.
-        runs: Folder of the run folders; that of the ablation study has the same trainings.
-        out: Folder of the results.
-        workers: Trainings at a time, one thread each; one per core by default.
+        setup: Of the trainings; the ablation study's folder of runs has some of them.
 
     Returns:
         The contents of chart.json.
     """
-    jobs, names = plan(benchmarks, scale, seeds, share, data)
-    for config in {job.benchmark: job for job in jobs.values()}.values():
-        generate_file(data_spec(config), data, workers)
-    finished = run_jobs(jobs, runs, workers, "chart")
+    jobs, names = plan(benchmarks, setup)
+    finished = setup.train(jobs, "chart")
     groups = {key: [finished[job] for job in group] for key, group in names.items()}
-    looks = _look_at_all([groups[benchmark, "learned"] for benchmark in benchmarks], out)
+    looks = _look_at_all([groups[benchmark, "learned"] for benchmark in benchmarks], setup.out)
     results = {
-        "settings": {"scale": scale, "seeds": list(seeds), "share": share, "threads": 1},
-        "environment": environment(),
+        **setup.record(),
         "spaces": [row for rows, _ in looks for row in rows],
         "random": [untrained for _, untrained in looks],
         "errors": [
@@ -154,28 +134,21 @@ def chart(
             if benchmark in COMPARED
         ],
     }
-    write_json(out / "chart.json", results)
-    write_page(results, out)
+    write_json(setup.out / "chart.json", results)
+    write_page(results, setup.out)
     return results
 
 
 def plan(
-    benchmarks: Sequence[str], scale: str, seeds: Sequence[int], share: float, data: Path
+    benchmarks: Sequence[str], setup: Setup
 ) -> tuple[dict[str, RunConfig], dict[tuple[str, str], list[str]]]:
     """The settings of every training by its name, and the names by benchmark and kind of chart."""
     jobs: dict[str, RunConfig] = {}
     names: dict[tuple[str, str], list[str]] = {}
-    for seed in seeds:
+    for seed in setup.seeds:
         for benchmark in benchmarks:
-            model = default_model(get_benchmark(benchmark).problem(scale))
-            epochs = max(1, round(share * recipe(benchmark, scale, model).train.epochs))
-            train = {"epochs": epochs, "seed": seed}
             for kind in KINDS if benchmark in COMPARED else ("learned",):
-                changes = KINDS[kind]
-                job = job_name(benchmark, scale, changes, train)
-                jobs[job] = varied(
-                    benchmark, scale, model, changes, {"train": train}, data_in(data)
-                )
+                job, jobs[job] = one_change(setup, benchmark, KINDS[kind], seed)
                 names.setdefault((benchmark, kind), []).append(job)
     return jobs, names
 

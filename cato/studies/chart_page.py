@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from cato.data.benchmarks import get_benchmark
-from cato.studies.variants import percent
+from cato.studies.outcomes import percent
 
 PAPER_ERRORS = {"learned": 0.0041, "normalised": 0.0045}
 PAPER_SHARES, PAPER_DIMENSION = (0.94, 0.06), 1.126

@@ -13,7 +13,7 @@ from typing import Any
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.models.registry import model_entry
 from cato.studies.compare import OURS
-from cato.studies.variants import percent
+from cato.studies.outcomes import percent
 
 PAPER = {
     "plasticity": {"cato": 0.0005, "saot": 0.0009},
@@ -58,7 +58,7 @@ def claims(results: Results) -> list[Claim]:
     """
     sources: dict[str, Callable[[Any], list[Claim]]] = {
         "time": lambda r: accuracy(r, f"equal time, {r['settings']['minutes']:g} minutes each"),
-        "epochs": lambda r: accuracy(r, "equal epochs"),
+        "epochs": lambda r: accuracy(r, f"{r['settings'].get('share', 1):.0%} of the epochs"),
         "ablation": physical_loss,
         "scaling": scaling_claims,
         "efficiency": efficiency_claims,

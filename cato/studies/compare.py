@@ -18,12 +18,12 @@ from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.models.registry import default_model, model_entry
 from cato.progress import note
-from cato.studies.jobs import figures_of, run_jobs
-from cato.studies.speeds import in_equal_time
-from cato.studies.variants import data_in, num_parameters, outcome, percent, provide_data, varied
+from cato.studies.jobs import figures_of
+from cato.studies.outcomes import num_parameters, outcome, percent
+from cato.studies.setup import Setup
 from cato.training.config import RunConfig
 from cato.training.evaluate import evaluate, evaluate_run
-from cato.training.run import Run, environment
+from cato.training.run import Run
 from cato.training.weights import load_splits, load_surrogate
 from cato.viz.figures import sample_figure
 
@@ -32,82 +32,61 @@ OURS = ("cato", "cato_pc")
 
 
 def compare(
-    models: Sequence[str],
-    benchmarks: Sequence[str],
-    *,
-    scale: str = "small",
-    seeds: Sequence[int] = (0,),
-    rivals: int | None = None,
-    minutes: float | None = None,
-    data: Path = Path("data"),
-    runs: Path = Path("runs/compare"),
-    out: Path = Path("results/compare"),
-    workers: int | None = None,
+    models: Sequence[str], benchmarks: Sequence[str], setup: Setup, rivals: int | None = None
 ) -> dict[str, Any]:
     """Train what is missing and write compare.json, compare.md and a picture for each benchmark.
 
     Args:
         models: Their names; "cato" means CATO-PC where the benchmark is a cloud.
         benchmarks: Their names.
-        scale: Of data and recipes.
-        seeds: Of the trainings; the data are the same for all.
+        setup: Of the trainings.
         rivals: How many models beside CATO are trained with all the seeds, those of the lowest
             validation error with the first seed on each benchmark; all unless given.
-        minutes: Training time of each on one thread; by the recipe's epochs unless given.
-        data: Folder of the data files.
-        runs: Folder of the run folders.
-        out: Folder of the results.
-        workers: Trainings at a time, one thread each; one per core by default.
 
     Returns:
         The contents of compare.json.
     """
+    seeds = setup.seeds
     if not (models and benchmarks and seeds):
         raise InputError("name at least one model, one benchmark and one seed")
     if len(set(seeds)) < len(seeds):
         raise InputError(f"the seeds must differ; got {', '.join(map(str, seeds))}")
-
-    def train(chosen: dict[str, list[str]], seeds: Sequence[int]) -> dict[str, Run]:
-        jobs = plan(chosen, scale, seeds, minutes, data)
-        if minutes is not None:
-            jobs = in_equal_time(jobs, minutes, runs, workers)
-        return run_jobs(jobs, runs, workers, "compare")
-
-    able = {benchmark: models_for(benchmark, scale, models) for benchmark in benchmarks}
-    provide_data(plan(able, scale, seeds[:1], minutes, data).values(), data, workers)
-    finished = train(able, seeds[:1])
+    able = {benchmark: models_for(benchmark, setup.scale, models) for benchmark in benchmarks}
+    finished = setup.train(plan(able, setup, seeds[:1]), "compare")
     if len(seeds) > 1:
-        finished |= train(able if rivals is None else strongest(finished, rivals), seeds[1:])
+        chosen = able if rivals is None else strongest(finished, rivals)
+        finished |= setup.train(plan(chosen, setup, seeds[1:]), "compare")
     torch.set_num_threads(1)  # for the times
     results = {
-        "settings": {"scale": scale, "minutes": minutes, "seeds": list(seeds), "threads": 1},
-        "environment": environment(),
+        **setup.record(),
         "rows": [_row(group) for group in _by_model_and_benchmark(finished).values()],
     }
-    write_json(out / "compare.json", results)
+    write_json(setup.out / "compare.json", results)
     for name in benchmarks:
-        _picture(next(run for run in finished.values() if run.config.benchmark == name), out)
-    write_page(results, out)
+        _picture(next(run for run in finished.values() if run.config.benchmark == name), setup.out)
+    write_page(results, setup.out)
     return results
 
 
-def plan(
-    able: dict[str, list[str]],
-    scale: str,
-    seeds: Sequence[int],
-    minutes: float | None,
-    data: Path,
-) -> dict[str, RunConfig]:
-    """The settings of every training, by the name of its run folder; epochs are the recipe's."""
-    budget = "recipe" if minutes is None else f"{minutes:g}min"
+def plan(able: dict[str, list[str]], setup: Setup, seeds: Sequence[int]) -> dict[str, RunConfig]:
+    """The settings of every training, by the name of its run folder."""
     return {
-        f"{benchmark}-{scale}-{name}-{budget}-seed{seed}": varied(
-            benchmark, scale, name, {"train": {"seed": seed}}, data_in(data)
+        job_name(benchmark, name, setup, seed): setup.config(
+            benchmark, name, {"train": {"seed": seed}}
         )
         for seed in seeds  # outermost, so that a study under way covers all benchmarks evenly
         for benchmark, names in able.items()
         for name in names
     }
+
+
+def job_name(benchmark: str, model: str, setup: Setup, seed: int) -> str:
+    """Name of a run folder."""
+    if setup.minutes is not None:
+        budget = f"{setup.minutes:g}min"
+    else:
+        budget = "recipe" if setup.share == 1 else f"share{setup.share:g}"
+    return f"{benchmark}-{setup.scale}-{model}-{budget}-seed{seed}"
 
 
 def strongest(finished: dict[str, Run], number: int) -> dict[str, list[str]]:
@@ -184,7 +163,7 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     settings, rows = results["settings"], results["rows"]
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
     budget = (
-        "the epochs of the recipes"
+        f"{settings.get('share', 1):.0%} of the epochs of the recipes"
         if settings["minutes"] is None
         else f"{settings['minutes']:g} minutes of training each (steps are timed before, alone)"
     )

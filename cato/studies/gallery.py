@@ -19,6 +19,7 @@ from cato.physics import relative_l2
 from cato.progress import progress_bar
 from cato.studies.compare import models_for, plan
 from cato.studies.jobs import is_done
+from cato.studies.setup import Setup
 from cato.training.evaluate import solve_all
 from cato.training.run import Run, environment, open_run
 from cato.training.weights import load_splits, load_surrogate
@@ -57,31 +58,22 @@ def gallery(
 
 
 def compared_runs(
-    benchmarks: Sequence[str],
-    *,
-    models: Sequence[str] = MODELS,
-    scale: str = "small",
-    seed: int = 0,
-    minutes: float | None = None,
-    runs: Path = Path("runs/compare"),
+    benchmarks: Sequence[str], setup: Setup, models: Sequence[str] = MODELS
 ) -> dict[str, dict[str, Run]]:
-    """The finished runs of `cato study compare` by benchmark and model.
+    """The finished runs of `cato study compare` by benchmark and model, those of the first seed.
 
     Args:
         benchmarks: Their names.
+        setup: Of the trainings.
         models: Their names; "cato" means CATO-PC where the benchmark is a cloud.
-        scale: Of data and recipes.
-        seed: Of the trainings.
-        minutes: Training time of each; by the recipe's epochs unless given.
-        runs: Folder of the run folders.
     """
-    able = {benchmark: models_for(benchmark, scale, models) for benchmark in benchmarks}
-    jobs = plan(able, scale, (seed,), minutes, Path("data"))
+    able = {benchmark: models_for(benchmark, setup.scale, models) for benchmark in benchmarks}
+    jobs, runs = plan(able, setup, setup.seeds[:1]), setup.runs
     missing = [name for name in jobs if not is_done(runs / name)]
     if missing:
         raise InputError(
             f"{len(missing)} of {len(jobs)} runs are not finished in {runs} (first: {missing[0]}); "
-            f"train them with `cato study compare`, with the same models, scale and minutes"
+            f"train them with `cato study compare`, with the same models, scale and budget"
         )
     found: dict[str, dict[str, Run]] = {}
     for name, config in jobs.items():

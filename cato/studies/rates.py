@@ -12,11 +12,9 @@ from typing import Any
 from cato.data.benchmarks import get_benchmark
 from cato.files import write_json
 from cato.models.registry import model_entry
-from cato.studies.jobs import run_jobs
-from cato.studies.speeds import in_equal_time
-from cato.studies.variants import data_in, outcome, percent, provide_data, varied
+from cato.studies.outcomes import outcome, percent
+from cato.studies.setup import Setup
 from cato.training.config import RunConfig
-from cato.training.run import environment
 
 RATES = (3e-4, 1e-3, 3e-3)
 """Of AdamW; Muon's is twice that, as in the defaults."""
@@ -25,53 +23,36 @@ CLOUD = "elasticity"
 
 
 def rates(
-    models: Sequence[str],
-    benchmarks: Sequence[str] = ("darcy", "pipe"),
-    *,
-    minutes: float = 1.0,
-    scale: str = "small",
-    seeds: Sequence[int] = (0,),
-    data: Path = Path("data"),
-    runs: Path = Path("runs/rates"),
-    out: Path = Path("results/rates"),
-    workers: int | None = None,
+    models: Sequence[str], setup: Setup, benchmarks: Sequence[str] = ("darcy", "pipe")
 ) -> dict[str, Any]:
     """Train what is missing and write rates.json and rates.md.
 
     Args:
         models: Their names.
+        setup: Of the trainings.
         benchmarks: Where to try the rates.
-        minutes: Training time of each on one thread.
-        scale: Of data and recipes.
-        seeds: Of the trainings.
-        data: Folder of the data files.
-        runs: Folder of the run folders.
-        out: Folder of the results.
-        workers: Trainings at a time, one thread each; one per core by default.
 
     Returns:
         The contents of rates.json.
     """
     jobs: dict[str, RunConfig] = {}
     keys: dict[tuple[str, float, str], list[str]] = {}
-    for seed in seeds:
+    for seed in setup.seeds:
         for model in models:
-            for benchmark in _benchmarks_of(model, benchmarks, scale):
+            for benchmark in _benchmarks_of(model, benchmarks, setup.scale):
                 for rate in RATES:
                     train = settings_of(rate) | {"seed": seed}
-                    job = f"{benchmark}-{scale}-{model}-{minutes:g}min-rate{rate:g}-seed{seed}"
-                    jobs[job] = varied(benchmark, scale, model, {"train": train}, data_in(data))
+                    words = (benchmark, setup.scale, model, f"{setup.minutes:g}min")
+                    job = "-".join((*words, f"rate{rate:g}", f"seed{seed}"))
+                    jobs[job] = setup.config(benchmark, model, {"train": train})
                     keys.setdefault((model, rate, benchmark), []).append(job)
-    provide_data(jobs.values(), data, workers)
-    jobs = in_equal_time(jobs, minutes, runs, workers)
-    finished = run_jobs(jobs, runs, workers, "rates")
+    finished = setup.train(jobs, "rates")
     errors: dict[str, dict[float, dict[str, float]]] = {}
     for (model, rate, benchmark), names in keys.items():
         found = outcome([finished[name] for name in names])["validation"]
         errors.setdefault(model, {}).setdefault(rate, {})[benchmark] = found
     results = {
-        "settings": {"scale": scale, "minutes": minutes, "seeds": list(seeds), "threads": 1},
-        "environment": environment(),
+        **setup.record(),
         "rows": [
             {
                 "model": model,
@@ -81,8 +62,8 @@ def rates(
             for model, tried in errors.items()
         ],
     }
-    write_json(out / "rates.json", results)
-    write_page(results, out)
+    write_json(setup.out / "rates.json", results)
+    write_page(results, setup.out)
     return results
 
 

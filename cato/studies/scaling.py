@@ -17,18 +17,9 @@ from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import write_json
 from cato.models.registry import model_entry
-from cato.studies.jobs import run_jobs
-from cato.studies.variants import (
-    Changes,
-    data_in,
-    num_parameters,
-    outcome,
-    percent,
-    provide_data,
-    varied,
-)
+from cato.studies.outcomes import num_parameters, outcome, percent
+from cato.studies.setup import Changes, Setup
 from cato.training.config import RunConfig, recipe
-from cato.training.run import environment
 from cato.training.weights import data_spec
 from cato.viz.scaling import scaling_figure
 
@@ -71,28 +62,12 @@ class Point:
         return "-".join([*words, f"seed{train.seed}"])
 
 
-def scaling(
-    benchmarks: Sequence[str] = ("darcy", "pipe"),
-    *,
-    scale: str = "small",
-    seeds: Sequence[int] = (0,),
-    share: float = 1.0,
-    data: Path = Path("data"),
-    runs: Path = Path("runs/scaling"),
-    out: Path = Path("results/scaling"),
-    workers: int | None = None,
-) -> dict[str, Any]:
+def scaling(benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
     """Train what is missing and write scaling.json, scaling.md and a picture for each benchmark.
 
     Args:
         benchmarks: Some of `RIVALS`.
-        scale: Of data and recipes.
-        seeds: Of the trainings.
-        share: Of the recipe's steps that every training gets.
-        data: Folder of the data files.
-        runs: Folder of the run folders.
-        out: Folder of the results.
-        workers: Trainings at a time, one thread each; one per core by default.
+        setup: Of the trainings.
 
     Returns:
         The contents of scaling.json.
@@ -101,14 +76,9 @@ def scaling(
     if unknown:
         raise InputError(f"scaling is studied on {', '.join(RIVALS)}; got {unknown[0]}")
     points = [
-        point
-        for seed in seeds
-        for name in benchmarks
-        for point in plan(name, scale, share, seed, data)
+        point for seed in setup.seeds for name in benchmarks for point in plan(name, setup, seed)
     ]
-    jobs = {point.job: point.config for point in points}
-    provide_data(jobs.values(), data, workers)
-    finished = run_jobs(jobs, runs, workers, "scaling")
+    finished = setup.train({point.job: point.config for point in points}, "scaling")
     groups: dict[tuple[str, str, str, float], list[str]] = {}
     for point in points:
         key = (point.benchmark, point.model, point.axis, point.value)
@@ -125,26 +95,25 @@ def scaling(
         for (benchmark, model, axis, value), names in groups.items()
     ]
     results = {
-        "settings": {"scale": scale, "share": share, "seeds": list(seeds), "threads": 1},
-        "environment": environment(),
+        **setup.record(),
         "rows": rows,
         "slopes": [
             {"benchmark": b, "model": m, "axis": a, "slope": slope(lines)}
             for (b, m, a), lines in curves(rows).items()
         ],
     }
-    write_json(out / "scaling.json", results)
-    write_page(results, out)
+    write_json(setup.out / "scaling.json", results)
+    write_page(results, setup.out)
     return results
 
 
-def plan(benchmark: str, scale: str, share: float, seed: int, data: Path) -> Iterator[Point]:
+def plan(benchmark: str, setup: Setup, seed: int) -> Iterator[Point]:
     """All trainings of a benchmark with one seed."""
     for model in ("cato", RIVALS[benchmark]):
-        base = recipe(benchmark, scale, model)
+        base = recipe(benchmark, setup.scale, model)
         num_samples, shape = data_spec(base).counts["train"], data_spec(base).problem.shape
         num_steps = base.train.epochs * math.ceil(num_samples / base.train.batch_size)
-        train = {"train": {"seed": seed, "steps": max(1, round(share * num_steps))}}
+        train = {"train": {"seed": seed, "steps": max(1, round(setup.share * num_steps))}}
         for axis, values in AXES[benchmark].items():
             for number in values:
                 value = round(number * num_samples) if axis == "samples" else int(number)
@@ -153,7 +122,7 @@ def plan(benchmark: str, scale: str, share: float, seed: int, data: Path) -> Ite
                     changes = {} if value == num_samples else {"data": {"count": value}}
                 elif axis == "resolution":
                     changes = {} if value == shape[0] else {"data": {"resolution": value}}
-                config = varied(benchmark, scale, model, changes, train, data_in(data))
+                config = setup.config(benchmark, model, changes, train)
                 yield Point(benchmark, model, axis, value, config)
 
 

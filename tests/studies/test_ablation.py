@@ -8,6 +8,7 @@ from cato.cli.main import main
 from cato.errors import InputError
 from cato.studies.ablation import QUESTIONS, ablation, answers_for
 from cato.studies.rates import RATES, rates
+from cato.studies.setup import Setup
 from cato.training.config import recipe
 from cato.training.run import open_run
 
@@ -36,8 +37,8 @@ def test_an_unknown_question_names_the_known():
 
 
 def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp_path):
-    folders = {"data": tmp_path / "data", "runs": tmp_path / "runs", "out": tmp_path / "out"}
-    results = ablation(["attention"], ["darcy"], scale="smoke", share=0.5, workers=2, **folders)
+    folders = folders_of(tmp_path)
+    results = ablation(["attention"], ["darcy"], Setup("smoke", share=0.5, workers=2, **folders))
     runs = {path.parent.name: open_run(path.parent) for path in folders["runs"].glob("*/job.json")}
     axes = {run.config.model.axes for run in runs.values()}
     assert axes == {(), (0,), (1,)}
@@ -74,7 +75,7 @@ def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
         for run in map(open_run, (p.parent for p in tmp_path.glob("runs/*/job.json")))
     }
     assert rates_of == {rate: 2 * rate for rate in RATES}
-    assert rates(["fno"], scale="smoke", minutes=0.02, **folders_of(tmp_path)) == results
+    assert rates(["fno"], Setup("smoke", minutes=0.02, **folders_of(tmp_path))) == results
 
 
 def folders_of(root):

@@ -13,6 +13,7 @@ from cato.studies import chart as study
 from cato.studies.ablation import ablation
 from cato.studies.chart import along_shares, folded_share, principal, through
 from cato.studies.chart_page import write_page
+from cato.studies.setup import Setup
 from cato.training.prepare import prepare
 from cato.training.run import open_run
 from cato.training.weights import load_splits
@@ -111,8 +112,8 @@ def test_variance_along_the_own_axis(slope):
 def done(tmp_path_factory):
     root = tmp_path_factory.mktemp("chart")
     folders = {"data": root / "data", "runs": root / "runs", "out": root / "out"}
-    options = {"scale": "smoke", "share": 0.34, "workers": 1, **folders}
-    return root, options, study.chart(["darcy"], **options)
+    setup = Setup("smoke", share=0.34, workers=1, **folders)
+    return root, setup, study.chart(["darcy"], setup)
 
 
 def test_the_figures_are_those_of_the_trained_chart(done):
@@ -142,10 +143,10 @@ def test_untrained_is_what_the_training_began_with(done):
 
 
 def test_trainings_are_shared_with_the_ablation(done):
-    _, options, results = done
-    before = {path: path.stat().st_mtime_ns for path in options["runs"].rglob("*.safetensors")}
-    rows = ablation(["chart"], ["darcy"], **options)["rows"]
-    after = {path: path.stat().st_mtime_ns for path in options["runs"].rglob("*.safetensors")}
+    _, setup, results = done
+    before = {path: path.stat().st_mtime_ns for path in setup.runs.rglob("*.safetensors")}
+    rows = ablation(["chart"], ["darcy"], setup)["rows"]
+    after = {path: path.stat().st_mtime_ns for path in setup.runs.rglob("*.safetensors")}
     assert before == after
     assert [row["errors"] for row in rows] == [row["errors"] for row in results["errors"]]
 

@@ -13,20 +13,24 @@ import pytest
 from cato.errors import InputError
 from cato.studies.compare import compare, models_for, plan, strongest
 from cato.studies.jobs import is_done, run_jobs
+from cato.studies.setup import Setup
 from cato.studies.speeds import in_equal_time, measure_speeds
 from cato.training.run import open_run
 
 EPOCHS = 120
 """Enough to be caught in the middle."""
-HURRIED = {"scale": "smoke", "workers": 2}
+
+
+def setup_in(root, **options):
+    folders = {"data": root / "data", "runs": root / "runs", "out": root / "out"}
+    return Setup("smoke", workers=2, **folders, **options)
 
 
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     root = tmp_path_factory.mktemp("study")
-    folders = {"data": root / "data", "runs": root / "runs", "out": root / "out"}
-    results = compare(["cato"], ["darcy"], seeds=(0, 1), **folders, **HURRIED)
-    return root, folders, results
+    setup = setup_in(root, seeds=(0, 1))
+    return root, setup, compare(["cato"], ["darcy"], setup)
 
 
 def test_a_row_summarises_its_runs(study):
@@ -50,15 +54,15 @@ def test_the_page_shows_the_results_and_the_picture(study):
 
 
 def test_finished_jobs_are_not_trained_again(study):
-    root, folders, results = study
+    root, setup, results = study
     before = {path: path.stat().st_mtime_ns for path in (root / "runs").rglob("*.safetensors")}
-    assert compare(["cato"], ["darcy"], seeds=(0, 1), **folders, **HURRIED) == results
+    assert compare(["cato"], ["darcy"], setup) == results
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
 def test_a_failing_job_stops_no_other(study, tmp_path):
-    _, folders, _ = study
-    jobs = plan({"darcy": ["cato"]}, "smoke", (0, 1), None, folders["data"])
+    _, setup, _ = study
+    jobs = plan({"darcy": ["cato"]}, setup, (0, 1))
     first, second = jobs
     broken = replace(jobs[first], model=replace(jobs[first].model, heads=3))
     with pytest.raises(InputError, match=f"1 of 2 jobs failed \\({first}\\)"):
@@ -70,17 +74,19 @@ def test_a_failing_job_stops_no_other(study, tmp_path):
 
 
 def test_jobs_end_with_a_killed_queue_and_go_on_later(study, tmp_path):
-    _, folders, _ = study
-    (job,) = plan({"darcy": ["cato"]}, "smoke", (0,), None, folders["data"])
+    _, setup, _ = study
+    (job,) = plan({"darcy": ["cato"]}, setup, (0,))
     script = (
         "import sys; from pathlib import Path; from dataclasses import replace;"
         "from cato.studies.compare import plan; from cato.studies.jobs import run_jobs;"
-        "jobs = plan({'darcy': ['cato']}, 'smoke', (0,), None, Path(sys.argv[1]));"
+        "from cato.studies.setup import Setup;"
+        "setup = Setup('smoke', data=Path(sys.argv[1]));"
+        "jobs = plan({'darcy': ['cato']}, setup, (0,));"
         "train = dict(epochs=int(sys.argv[3]), batch_size=24);"
         "jobs = {k: replace(c, train=replace(c.train, **train)) for k, c in jobs.items()};"
         "run_jobs(jobs, Path(sys.argv[2]), 1, 'test')"
     )
-    words = [str(folders["data"]), str(tmp_path), str(EPOCHS)]
+    words = [str(setup.data), str(tmp_path), str(EPOCHS)]
     command = [sys.executable, "-c", script, *words]
     queue = subprocess.Popen(command)
     log = tmp_path / job / "log.jsonl"
@@ -117,25 +123,16 @@ def test_models_that_cannot_are_left_out_or_refused():
 )
 def test_bad_plans_are_refused(models, seeds, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        compare(models, ["darcy"], seeds=seeds, data=tmp_path, runs=tmp_path, out=tmp_path)
+        compare(models, ["darcy"], setup_in(tmp_path, seeds=seeds))
 
 
 def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
     """Half the speed, half the steps; only CATO and its best rival train with the second seed."""
-    _, folders, _ = study
+    _, setup, _ = study
     speeds = {"darcy-smoke-cato": 0.1, "darcy-smoke-fno": 0.2, "darcy-smoke-f_fno": 0.1}
     (tmp_path / "speeds.json").write_text(json.dumps(speeds))
-    results = compare(
-        ["cato", "fno", "f_fno"],
-        ["darcy"],
-        seeds=(0, 1),
-        rivals=1,
-        minutes=0.05,
-        data=folders["data"],
-        runs=tmp_path,
-        out=tmp_path / "out",
-        **HURRIED,
-    )
+    timed = replace(setup, minutes=0.05, runs=tmp_path, out=tmp_path / "out")
+    results = compare(["cato", "fno", "f_fno"], ["darcy"], timed, rivals=1)
     runs = {path.parent.name: open_run(path.parent) for path in tmp_path.glob("*/job.json")}
     assert {run.config.model_name: run.config.train.steps for run in runs.values()} == {
         "cato": 30,
@@ -165,8 +162,8 @@ def first_validations(runs, model):
 
 
 def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
-    _, folders, _ = study
-    jobs = plan({"darcy": ["cato"]}, "smoke", (0, 1), None, folders["data"])
+    _, setup, _ = study
+    jobs = plan({"darcy": ["cato"]}, setup, (0, 1))
     speeds = measure_speeds(jobs, tmp_path / "speeds.json", 1)
     assert 1e-4 < speeds["darcy-smoke-cato"] < 1
     again = measure_speeds(jobs, tmp_path / "speeds.json", 1)
@@ -176,8 +173,18 @@ def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
 
 
 def test_what_cannot_be_timed_is_an_error(study, tmp_path):
-    _, folders, _ = study
-    (job,) = plan({"darcy": ["cato"]}, "smoke", (0,), None, folders["data"]).values()
+    _, setup, _ = study
+    (job,) = plan({"darcy": ["cato"]}, setup, (0,)).values()
     broken = replace(job, model=replace(job.model, heads=3))
     with pytest.raises(InputError, match=r"darcy-smoke-cato cannot be timed: .*multiple"):
         measure_speeds({"job": broken}, tmp_path / "speeds.json", 1)
+
+
+def test_a_share_of_the_epochs_is_another_job(study):
+    """The published protocol in less time: every model gets the same share of its epochs."""
+    _, setup, _ = study
+    able = {"darcy": ["cato", "fno"]}
+    whole, part = plan(able, setup, (0,)), plan(able, replace(setup, share=0.34), (0,))
+    assert [c.train.epochs for c in whole.values()] == [3, 3]
+    assert [c.train.epochs for c in part.values()] == [1, 1]
+    assert not set(whole) & set(part)

@@ -15,6 +15,7 @@ from cato.errors import InputError
 from cato.problem import Problem
 from cato.studies.compare import compare
 from cato.studies.gallery import compared_runs, gallery, median_sample, write_page
+from cato.studies.setup import Setup
 from cato.viz.cases import Case
 from cato.viz.gallery import Answer, gallery_animation, gallery_figure
 from cato.viz.views import DEFORMED
@@ -126,13 +127,10 @@ def test_the_animation_has_a_frame_for_each_step(tmp_path):
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     root = tmp_path_factory.mktemp("gallery")
-    folders = {"data": root / "data", "runs": root / "runs"}
-    compare(
-        ["cato", "transolver"], ["darcy"], scale="smoke", workers=1, **folders, out=root / "compare"
-    )
-    runs = compared_runs(
-        ["darcy"], models=["cato", "transolver"], scale="smoke", runs=folders["runs"]
-    )
+    folders = {"data": root / "data", "runs": root / "runs", "out": root / "compare"}
+    setup, models = Setup("smoke", workers=1, **folders), ["cato", "transolver"]
+    compare(models, ["darcy"], setup)
+    runs = compared_runs(["darcy"], setup, models)
     return root, runs, gallery(runs, root / "out")
 
 
@@ -169,6 +167,6 @@ def test_the_caption_says_who_is_best(compared, tmp_path, ours, words):
 def test_missing_runs_are_named(compared, tmp_path):
     root, runs, _ = compared
     with pytest.raises(InputError, match="darcy-smoke-saot-recipe-seed0"):
-        compared_runs(["darcy"], models=["saot"], scale="smoke", runs=root / "runs")
+        compared_runs(["darcy"], Setup("smoke", runs=root / "runs"), ["saot"])
     with pytest.raises(InputError, match="add a run of it on darcy"):
         gallery({"darcy": {"transolver": runs["darcy"]["transolver"]}}, tmp_path)

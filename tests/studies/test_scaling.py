@@ -1,7 +1,6 @@
 """Scaling: what is varied, the slopes, and what the page makes of them."""
 
 import json
-from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -11,12 +10,13 @@ from cato.data.dataset import load_dataset
 from cato.errors import InputError
 from cato.studies import scaling as module
 from cato.studies.scaling import plan, scaling, slope, write_page
+from cato.studies.setup import Setup
 from cato.training.run import open_run
 from cato.training.weights import data_spec
 
 
 def test_one_quantity_at_a_time_and_the_recipe_once():
-    points = list(plan("darcy", "small", 0.5, 0, Path("data")))
+    points = list(plan("darcy", Setup(share=0.5), 0))
     assert len(points) == 2 * 16
     assert len({point.job for point in points}) == 2 * (16 - 3)  # the recipe is on all four axes
     by_axis = {(p.model, p.axis, p.value): p.config for p in points}
@@ -72,7 +72,7 @@ def test_the_whole_study(tmp_path, monkeypatch):
     axes = {"darcy": {"samples": (1 / 2, 1), "resolution": (8, 15)}}
     monkeypatch.setattr(module, "AXES", axes)
     folders = {"data": tmp_path / "data", "runs": tmp_path / "runs", "out": tmp_path / "out"}
-    results = scaling(["darcy"], scale="smoke", share=0.1, workers=2, **folders)
+    results = scaling(["darcy"], Setup("smoke", share=0.1, workers=2, **folders))
     assert len(results["rows"]) == 8
     assert len(list(folders["runs"].glob("*/job.json"))) == 6
     assert json.loads((folders["out"] / "scaling.json").read_text()) == results
@@ -89,4 +89,4 @@ def test_the_whole_study(tmp_path, monkeypatch):
 
 def test_other_benchmarks_are_refused(tmp_path):
     with pytest.raises(InputError, match="studied on darcy, pipe; got airfoil"):
-        scaling(["airfoil"], data=tmp_path)
+        scaling(["airfoil"], Setup(data=tmp_path))

@@ -1,0 +1,40 @@
+"""What came out of the trainings of a study."""
+
+from collections.abc import Sequence
+from statistics import mean, stdev
+from typing import Any
+
+from cato.studies.jobs import figures_of
+from cato.training.run import Run
+from cato.training.weights import load_surrogate
+
+
+def outcome(runs: Sequence[Run]) -> dict[str, Any]:
+    """Errors of the same training with several seeds, and what it took."""
+    logs = [run.log() for run in runs]
+    tests = [figures_of(run)["relative_l2"] for run in runs]
+    validations = [min(line["validation"] for line in log) for log in logs]
+    return {
+        "relative_l2": mean(tests),
+        "spread": spread(tests),
+        "errors": tests,
+        "validation": mean(validations),
+        "validation_spread": spread(validations),
+        "epochs": mean(log[-1]["epoch"] for log in logs),
+        "minutes": mean(log[-1]["seconds"] / 60 for log in logs),
+    }
+
+
+def num_parameters(run: Run) -> int:
+    """Of the trained model."""
+    return sum(p.numel() for p in load_surrogate(run).model.parameters())
+
+
+def spread(values: Sequence[float]) -> float | None:
+    """Standard deviation, where there is more than one value."""
+    return stdev(values) if len(values) > 1 else None
+
+
+def percent(value: float, deviation: float | None = None) -> str:
+    """An error for a table, with its spread."""
+    return f"{value:.2%}" + ("" if deviation is None else f" ± {deviation:.2%}")

@@ -1,0 +1,81 @@
+"""What all studies that train have in common: recipes with a few settings changed, in a queue."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cato.data.benchmarks import get_benchmark
+from cato.data.generate import covering, generate_file
+from cato.models.registry import default_model
+from cato.studies.jobs import run_jobs
+from cato.studies.speeds import in_equal_time
+from cato.training.config import RunConfig, recipe, run_config
+from cato.training.run import Run, environment
+from cato.training.weights import data_spec
+
+Changes = Mapping[str, Mapping[str, Any]]
+"""Settings by group, such as {"train": {"seed": 1}}."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How and where a study trains.
+
+    Attributes:
+        scale: Of data and recipes.
+        seeds: Of the trainings; the data are the same for all.
+        share: Of the recipe's epochs or steps that every training gets.
+        minutes: Training time of each on one thread instead, the same for all.
+        data: Folder of the data files.
+        runs: Folder of the run folders.
+        out: Folder of the results.
+        workers: Trainings at a time, one thread each; one per core by default.
+    """
+
+    scale: str = "small"
+    seeds: tuple[int, ...] = (0,)
+    share: float = 1.0
+    minutes: float | None = None
+    data: Path = Path("data")
+    runs: Path = Path("runs/studies")
+    out: Path = Path("results")
+    workers: int | None = None
+
+    def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
+        """The recipe with its share of epochs, then with some settings changed, the later last."""
+        values = recipe(benchmark, self.scale, model).to_dict()
+        values["data"]["root"] = str(self.data)
+        values["train"]["epochs"] = max(1, round(self.share * values["train"]["epochs"]))
+        for change in changes:
+            for group, settings in change.items():
+                values[group] = values[group] | dict(settings)
+        return run_config(values, "study")
+
+    def own_model(self, benchmark: str) -> str:
+        """CATO, or CATO-PC where the benchmark is a cloud."""
+        return default_model(get_benchmark(benchmark).problem(self.scale))
+
+    def provide_data(self, jobs: Iterable[RunConfig]) -> None:
+        """Generate the data of jobs that are missing; whole scales first, they serve for parts."""
+        specs = {data_spec(config) for config in jobs}
+        for spec in sorted(specs, key=lambda spec: (spec.count is not None, spec.file_name)):
+            generate_file(covering(spec, self.data), self.data, self.workers)
+
+    def train(self, jobs: Mapping[str, RunConfig], label: str) -> dict[str, Run]:
+        """The finished run of every job; trains and evaluates what is missing."""
+        self.provide_data(jobs.values())
+        if self.minutes is not None:
+            jobs = in_equal_time(jobs, self.minutes, self.runs, self.workers)
+        return run_jobs(jobs, self.runs, self.workers, label)
+
+    def record(self) -> dict[str, Any]:
+        """For the results file: how the trainings were done and on what."""
+        settings = {
+            "scale": self.scale,
+            "seeds": list(self.seeds),
+            "share": self.share,
+            "minutes": self.minutes,
+            "threads": 1,
+        }
+        return {"settings": settings, "environment": environment()}
