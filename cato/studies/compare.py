@@ -25,6 +25,7 @@ from cato.training.config import RunConfig
 from cato.training.evaluate import evaluate, evaluate_run
 from cato.training.run import Run
 from cato.training.weights import load_splits, load_surrogate
+from cato.viz.document import TableBlock, markdown_table
 from cato.viz.figures import sample_figure
 
 DPI = 110
@@ -184,7 +185,7 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         "mean of the training targets. Times are per sample on one thread; the solver's are those "
         "of the same mesh.",
     ]
-    lines += ["", "## All", "", *_overview(rows, benchmarks)]
+    lines += ["", "## All", "", markdown_table(overview(rows))]
     for name in benchmarks:
         lines += ["", f"## {get_benchmark(name).title}", "", *_table(rows, name)]
         lines += ["", f"![{get_benchmark(name).title}: a test sample of median error]({name}.png)"]
@@ -192,8 +193,9 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     (out / "compare.md").write_text("\n".join([*lines, ""]))
 
 
-def _overview(rows: list[dict[str, Any]], benchmarks: list[str]) -> list[str]:
+def overview(rows: Sequence[dict[str, Any]]) -> TableBlock:
     """A line for each model with its errors and the mean of its ranks, best first."""
+    benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
     errors: dict[str, dict[str, float]] = {}
     for row in rows:  # CATO-PC is CATO where the problem is a cloud
         name = "cato" if row["model"] in OURS else row["model"]
@@ -203,16 +205,15 @@ def _overview(rows: list[dict[str, Any]], benchmarks: list[str]) -> list[str]:
         name: mean(order[b].index(error) + 1 for b, error in found.items())
         for name, found in errors.items()
     }
-    titles = [get_benchmark(name).title for name in benchmarks]
-    lines = ["| model | " + " | ".join(titles) + " | mean rank |", "|---" * (len(titles) + 2) + "|"]
+    lines = []
     for name in sorted(errors, key=lambda name: ranks[name]):
-        cells = []
+        cells = [model_entry(name).title]
         for b in benchmarks:
             error = errors[name].get(b)
             cell = "/" if error is None else percent(error)
             cells.append(f"**{cell}**" if error == order[b][0] else cell)
-        lines.append(f"| {model_entry(name).title} | {' | '.join(cells)} | {ranks[name]:.1f} |")
-    return lines
+        lines.append([*cells, f"{ranks[name]:.1f}"])
+    return TableBlock(["model", *(get_benchmark(b).title for b in benchmarks), "mean rank"], lines)
 
 
 def _table(rows: list[dict[str, Any]], benchmark: str) -> list[str]:

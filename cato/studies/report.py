@@ -7,6 +7,7 @@ from typing import Any
 from cato.errors import InputError
 from cato.files import atomic_write, read_json
 from cato.studies.claims import Claim, claims
+from cato.studies.compare import overview
 from cato.viz.document import (
     Block,
     Code,
@@ -107,6 +108,8 @@ def _details(found: dict[str, Any], results: Path) -> list[Block]:
         blocks.append(
             Paragraph(f"All numbers: `{page.as_posix()}` and `{name}.json` beside it.{cost}")
         )
+        if name == "compare":
+            blocks.append(overview(found[study]["rows"]))
         for path in sorted([*page.parent.glob("*.png"), *page.parent.glob("*.gif")]):
             blocks.append(Picture(path, f"{title}: {path.stem.replace('-', ' ')}"))
         blocks.append(Code(command))

@@ -92,11 +92,16 @@ def _markdown(block: Block, folder: Path) -> str:
             return text
         case Code(text):
             return f"```sh\n{text}\n```"
-        case TableBlock(columns, rows):
-            lines = [columns, ["---"] * len(columns), *rows]
-            return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+        case TableBlock():
+            return markdown_table(block)
         case Picture(path, caption):
             return f"![{caption}]({Path(os.path.relpath(path, folder)).as_posix()})\n\n{caption}"
+
+
+def markdown_table(table: TableBlock) -> str:
+    """A table as Markdown."""
+    lines = [table.columns, ["---"] * len(table.columns), *table.rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def to_html(blocks: Sequence[Block]) -> str:
