@@ -28,7 +28,7 @@ from cato.subprocesses import start_module
 from cato.training.config import RunConfig, run_config
 
 SPEEDS = "speeds.json"
-"""In the folder of the runs: seconds of a step by benchmark, scale and model."""
+"""In the folder of the runs: seconds of a step by benchmark, scale, model and batch size."""
 REPEATS = 3
 
 
@@ -74,7 +74,8 @@ def measure_speeds(
 
 def speed_key(config: RunConfig) -> str:
     """Jobs that differ in seed or learning rate only have the same speed."""
-    return f"{config.benchmark}-{config.scale}-{config.model_name}"
+    words = (config.benchmark, config.scale, config.model_name, f"batch{config.train.batch_size}")
+    return "-".join(words)
 
 
 def _measure_apart(config: RunConfig) -> float:

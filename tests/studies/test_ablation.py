@@ -60,7 +60,7 @@ def axes_of(row):
 
 def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
-    speeds = {"darcy-smoke-fno": 0.2, "pipe-smoke-fno": 0.2}
+    speeds = {"darcy-smoke-fno-batch4": 0.2, "pipe-smoke-fno-batch4": 0.2}
     (tmp_path / "runs/speeds.json").write_text(json.dumps(speeds))
     words = ["study", "rates", "--models", "fno", "--scale", "smoke", "--minutes", "0.02"]
     words += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]

@@ -129,7 +129,8 @@ def test_bad_plans_are_refused(models, seeds, message, tmp_path):
 def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
     """Half the speed, half the steps; only CATO and its best rival train with the second seed."""
     _, setup, _ = study
-    speeds = {"darcy-smoke-cato": 0.1, "darcy-smoke-fno": 0.2, "darcy-smoke-f_fno": 0.1}
+    names = {"cato": 0.1, "fno": 0.2, "f_fno": 0.1}
+    speeds = {f"darcy-smoke-{name}-batch4": seconds for name, seconds in names.items()}
     (tmp_path / "speeds.json").write_text(json.dumps(speeds))
     timed = replace(setup, minutes=0.05, runs=tmp_path, out=tmp_path / "out")
     results = compare(["cato", "fno", "f_fno"], ["darcy"], timed, rivals=1)
@@ -165,18 +166,19 @@ def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
     _, setup, _ = study
     jobs = plan({"darcy": ["cato"]}, setup, (0, 1))
     speeds = measure_speeds(jobs, tmp_path / "speeds.json", 1)
-    assert 1e-4 < speeds["darcy-smoke-cato"] < 1
+    key = "darcy-smoke-cato-batch4"
+    assert 1e-4 < speeds[key] < 1
     again = measure_speeds(jobs, tmp_path / "speeds.json", 1)
     assert again == speeds == json.loads((tmp_path / "speeds.json").read_text())
     fitted = in_equal_time(jobs, 1.0, tmp_path, 1)
-    assert {c.train.steps for c in fitted.values()} == {int(60 / speeds["darcy-smoke-cato"])}
+    assert {c.train.steps for c in fitted.values()} == {int(60 / speeds[key])}
 
 
 def test_what_cannot_be_timed_is_an_error(study, tmp_path):
     _, setup, _ = study
     (job,) = plan({"darcy": ["cato"]}, setup, (0,)).values()
     broken = replace(job, model=replace(job.model, heads=3))
-    with pytest.raises(InputError, match=r"darcy-smoke-cato cannot be timed: .*multiple"):
+    with pytest.raises(InputError, match=r"darcy-smoke-cato-batch4 cannot be timed: .*multiple"):
         measure_speeds({"job": broken}, tmp_path / "speeds.json", 1)
 
 
