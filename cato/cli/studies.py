@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from cato.cli.output import show_rows
 
@@ -21,32 +21,37 @@ class Study:
     """Seeds of the trainings."""
     data: Path = Path("data")
     """Folder of the data files."""
-    runs: Path = Path("runs/studies")
-    """Folder of the run folders; a killed study goes on there."""
-    out: Path = Path("results")
-    """Folder of the results."""
+    runs: Path | None = None
+    """Folder of the run folders, where a killed study goes on; runs/STUDY by default."""
+    out: Path | None = None
+    """Folder of the results; results/STUDY by default."""
     workers: int | None = None
     """Trainings at a time, one thread each; one per core by default."""
     json: bool = False
     """Print one JSON object."""
 
+    name: ClassVar[str]
+
     def show(self, rows: list[dict[str, Any]], columns: Sequence[str], *files: str) -> None:
         """Some columns of the results, and what was written."""
         show_rows("rows", [{name: row[name] for name in columns} for row in rows], self.json)
         if not self.json:
-            print(f"wrote {', '.join(str(self.out / file) for file in files)}")
+            out = self.setup().out
+            print(f"wrote {', '.join(str(out / file) for file in files)}")
 
     def setup(self, share: float = 1.0, minutes: float | None = None) -> "Setup":
         """The same for the study itself, with the budget of a training."""
         from cato.studies.setup import Setup
 
-        folders = (self.data, self.runs, self.out)
-        return Setup(self.scale, self.seeds, share, minutes, *folders, self.workers)
+        runs, out = self.runs or Path("runs") / self.name, self.out or Path("results") / self.name
+        return Setup(self.scale, self.seeds, share, minutes, self.data, runs, out, self.workers)
 
 
 @dataclass
 class StudyCompare(Study):
     """Models side by side on the benchmarks: a queue of trainings, one results file, one page."""
+
+    name = "compare"
 
     models: tuple[str, ...] = ("cato",)
     """Their names, see `cato models`; cato is CATO-PC on clouds."""
@@ -58,10 +63,6 @@ class StudyCompare(Study):
     """Of the recipe's epochs that every training gets."""
     rivals: int | None = None
     """Models beside CATO that get all the seeds, the best on validation; all unless given."""
-    runs: Path = Path("runs/compare")
-    """Folder of the run folders; a killed study goes on there."""
-    out: Path = Path("results/compare")
-    """Folder of the results."""
 
     def run(self) -> None:
         """Train, collect and write."""
@@ -82,22 +83,22 @@ class StudyCompare(Study):
 class StudyAblation(Study):
     """One change at a time: CATO with a part left out, or an open choice made differently."""
 
+    name = "ablation"
+
     questions: tuple[str, ...] = ()
     """What to change, such as chart or "rotary scale"; all that make sense by default."""
     benchmarks: tuple[str, ...] = ("darcy",)
     """Their names."""
     share: float = 1.0
     """Of the recipe's epochs that every training gets."""
-    runs: Path = Path("runs/ablation")
-    """Folder of the run folders; a killed study goes on there."""
-    out: Path = Path("results/ablation")
-    """Folder of the results."""
+    minutes: float | None = None
+    """Training time of each instead."""
 
     def run(self) -> None:
         """Train, collect and write."""
         from cato.studies.ablation import ablation
 
-        results = ablation(self.questions, self.benchmarks, self.setup(share=self.share))
+        results = ablation(self.questions, self.benchmarks, self.setup(self.share, self.minutes))
         columns = ("benchmark", "question", "answer", "validation", "validation_spread")
         self.show(results["rows"], columns, "ablation.json", "ablation.md")
 
@@ -106,14 +107,12 @@ class StudyAblation(Study):
 class StudyRates(Study):
     """Learning rates: the same short sweep for every model, judged on validation."""
 
+    name = "rates"
+
     models: tuple[str, ...] = ()
     """Their names; all by default."""
     minutes: float = 1.0
     """Training time of each."""
-    runs: Path = Path("runs/rates")
-    """Folder of the run folders; a killed study goes on there."""
-    out: Path = Path("results/rates")
-    """Folder of the results."""
 
     def run(self) -> None:
         """Train, collect and write."""
@@ -128,14 +127,12 @@ class StudyRates(Study):
 class StudyScaling(Study):
     """How errors fall with samples, resolution, depth and width: CATO against a strong rival."""
 
+    name = "scaling"
+
     benchmarks: tuple[str, ...] = ("darcy", "pipe")
     """darcy, pipe or both."""
     share: float = 1.0
     """Of the recipe's steps that every training gets."""
-    runs: Path = Path("runs/scaling")
-    """Folder of the run folders; a killed study goes on there."""
-    out: Path = Path("results/scaling")
-    """Folder of the results."""
 
     def run(self) -> None:
         """Train, collect and write."""
@@ -186,14 +183,12 @@ class StudyEfficiency:
 class StudyChart(Study):
     """The learned chart: its shape beside the physical grid, and the error with other charts."""
 
+    name = "chart"
+
     benchmarks: tuple[str, ...] = ()
     """Their names; all six by default."""
     share: float = 1.0
     """Of the recipe's epochs that every training gets."""
-    runs: Path = Path("runs/ablation")
-    """Folder of the run folders, shared with the ablation; a killed study goes on there."""
-    out: Path = Path("results/chart")
-    """Folder of the results."""
 
     def run(self) -> None:
         """Train, collect and write."""

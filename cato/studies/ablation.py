@@ -13,7 +13,7 @@ from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import write_json
 from cato.models.registry import default_model, model_entry
-from cato.studies.outcomes import num_parameters, outcome, percent
+from cato.studies.outcomes import budget_of, num_parameters, outcome, percent
 from cato.studies.setup import Changes, Setup
 from cato.training.config import RunConfig, recipe
 from cato.training.run import Run
@@ -148,8 +148,8 @@ def one_change(setup: Setup, benchmark: str, changes: Changes, seed: int) -> tup
     """
     config = setup.config(benchmark, setup.own_model(benchmark), changes, {"train": {"seed": seed}})
     settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
-    tag = "_".join(settings).replace(" ", "") or "recipe"
-    return f"{benchmark}-{setup.scale}-{tag}-epochs{config.train.epochs}-seed{seed}", config
+    tag = "_".join(settings).replace(" ", "") or "unchanged"
+    return f"{benchmark}-{setup.scale}-{tag}-{setup.budget}-seed{seed}", config
 
 
 def _row(
@@ -174,7 +174,7 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         "",
         "<!-- written by `cato study ablation` from ablation.json; do not edit -->",
         "",
-        f"Scale `{settings['scale']}`, {settings['share']:.0%} of the recipe's epochs, "
+        f"Scale `{settings['scale']}`, {budget_of(settings)}, "
         f"{len(settings['seeds'])} seed(s), one thread. The figure is the lowest validation error "
         "(relative L2 on physical values); *change* is against the recipe, negative is better; ± "
         "is the standard deviation over the seeds.",

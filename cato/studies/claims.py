@@ -13,7 +13,7 @@ from typing import Any
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.models.registry import model_entry
 from cato.studies.compare import OURS
-from cato.studies.outcomes import percent
+from cato.studies.outcomes import budget_of, percent
 
 PAPER = {
     "plasticity": {"cato": 0.0005, "saot": 0.0009},
@@ -57,8 +57,8 @@ def claims(results: Results) -> list[Claim]:
             ablation, theory. Those that are missing have not been run.
     """
     sources: dict[str, Callable[[Any], list[Claim]]] = {
-        "time": lambda r: accuracy(r, f"equal time, {r['settings']['minutes']:g} minutes each"),
-        "epochs": lambda r: accuracy(r, f"{r['settings'].get('share', 1):.0%} of the epochs"),
+        "time": accuracy,
+        "epochs": accuracy,
         "ablation": physical_loss,
         "scaling": scaling_claims,
         "efficiency": efficiency_claims,
@@ -74,9 +74,9 @@ def claims(results: Results) -> list[Claim]:
     return found
 
 
-def accuracy(results: Row, protocol: str) -> list[Claim]:
+def accuracy(results: Row) -> list[Claim]:
     """CATO has the lowest error on every benchmark, by 27 % in the mean."""
-    setting = f"`{results['settings']['scale']}`, {protocol}"
+    setting = f"`{results['settings']['scale']}`, {budget_of(results['settings'])}"
     found, reductions = [], []
     for benchmark in BENCHMARKS:
         rows = [row for row in results["rows"] if row["benchmark"] == benchmark]
@@ -147,8 +147,7 @@ def physical_loss(results: Row) -> list[Claim]:
                 "improves fidelity; no number",
                 f"validation error {with_terms['validation']:.2%} with it, "
                 f"{without['validation']:.2%} with values alone ({change:+.1%})",
-                f"`{results['settings']['scale']}`, {results['settings']['share']:.0%} of the "
-                "recipe's epochs",
+                f"`{results['settings']['scale']}`, {budget_of(results['settings'])}",
                 SHOWN if change < 0 else NOT_SHOWN,
             )
         )
@@ -172,8 +171,7 @@ def scaling_claims(results: Row) -> list[Claim]:
                 f"all values of {axes}",
                 "at all",
                 f"at {wins} of {len(pairs)}",
-                f"`{results['settings']['scale']}`, {results['settings']['share']:.0%} of the "
-                "recipe's steps",
+                f"`{results['settings']['scale']}`, {budget_of(results['settings'])}",
                 SHOWN if wins == len(pairs) else IN_PART if wins else NOT_SHOWN,
             )
         )
@@ -253,7 +251,7 @@ def chart_claims(results: Row) -> list[Claim]:
                 "0.41 % against 0.45 % (benchmark not named)",
                 f"{percent(ours['relative_l2'], ours['spread'])} against "
                 f"{percent(theirs['relative_l2'], theirs['spread'])}",
-                f"{scale}, {results['settings']['share']:.0%} of the recipe's epochs",
+                f"{scale}, {budget_of(results['settings'])}",
                 lower(ours, theirs),
             )
         )

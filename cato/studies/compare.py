@@ -19,7 +19,7 @@ from cato.files import read_json, write_json
 from cato.models.registry import default_model, model_entry
 from cato.progress import note
 from cato.studies.jobs import figures_of
-from cato.studies.outcomes import num_parameters, outcome, percent
+from cato.studies.outcomes import budget_of, num_parameters, outcome, percent
 from cato.studies.setup import Setup
 from cato.training.config import RunConfig
 from cato.training.evaluate import evaluate, evaluate_run
@@ -72,22 +72,13 @@ def compare(
 def plan(able: dict[str, list[str]], setup: Setup, seeds: Sequence[int]) -> dict[str, RunConfig]:
     """The settings of every training, by the name of its run folder."""
     return {
-        job_name(benchmark, name, setup, seed): setup.config(
+        f"{benchmark}-{setup.scale}-{name}-{setup.budget}-seed{seed}": setup.config(
             benchmark, name, {"train": {"seed": seed}}
         )
         for seed in seeds  # outermost, so that a study under way covers all benchmarks evenly
         for benchmark, names in able.items()
         for name in names
     }
-
-
-def job_name(benchmark: str, model: str, setup: Setup, seed: int) -> str:
-    """Name of a run folder."""
-    if setup.minutes is not None:
-        budget = f"{setup.minutes:g}min"
-    else:
-        budget = "recipe" if setup.share == 1 else f"share{setup.share:g}"
-    return f"{benchmark}-{setup.scale}-{model}-{budget}-seed{seed}"
 
 
 def strongest(finished: dict[str, Run], number: int) -> dict[str, list[str]]:
@@ -163,11 +154,6 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     """compare.md, from the results alone."""
     settings, rows = results["settings"], results["rows"]
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
-    budget = (
-        f"{settings.get('share', 1):.0%} of the epochs of the recipes"
-        if settings["minutes"] is None
-        else f"{settings['minutes']:g} minutes of training each (steps are timed before, alone)"
-    )
     num_seeds = len(settings["seeds"])
     varied_seeds = (
         f"; ± is the standard deviation over {num_seeds} seeds, where there are so many"
@@ -179,11 +165,12 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         "",
         "<!-- written by `cato study compare` from compare.json; do not edit -->",
         "",
-        f"Scale `{settings['scale']}`, {budget}, one thread. The error is the mean over the test "
-        "samples of the relative L2 error on physical values, at the checkpoint with the lowest "
-        f"validation error{varied_seeds}. *Training mean* is the error of always answering the "
-        "mean of the training targets. Times are per sample on one thread; the solver's are those "
-        "of the same mesh.",
+        f"Scale `{settings['scale']}`, {budget_of(settings)}, one thread; minutes are processor "
+        "minutes, for which the steps of a model are timed before. The error is the mean over the "
+        "test samples of the relative L2 error on physical values, at the checkpoint with the "
+        f"lowest validation error{varied_seeds}. *Training mean* is the error of always answering "
+        "the mean of the training targets. Times are per sample on one thread; the solver's are "
+        "those of the same mesh.",
     ]
     lines += ["", "## All", "", markdown_table(overview(rows))]
     for name in benchmarks:

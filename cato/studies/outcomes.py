@@ -1,6 +1,6 @@
 """What came out of the trainings of a study."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
@@ -38,3 +38,10 @@ def spread(values: Sequence[float]) -> float | None:
 def percent(value: float, deviation: float | None = None) -> str:
     """An error for a table, with its spread."""
     return f"{value:.2%}" + ("" if deviation is None else f" ± {deviation:.2%}")
+
+
+def budget_of(settings: Mapping[str, Any]) -> str:
+    """What every training got, from the settings in a results file."""
+    if settings.get("minutes") is not None:
+        return f"{settings['minutes']:g} minutes each"
+    return f"{settings.get('share', 1):.0%} of the recipe's epochs"

@@ -42,8 +42,8 @@ def rates(
             for benchmark in _benchmarks_of(model, benchmarks, setup.scale):
                 for rate in RATES:
                     train = settings_of(rate) | {"seed": seed}
-                    words = (benchmark, setup.scale, model, f"{setup.minutes:g}min")
-                    job = "-".join((*words, f"rate{rate:g}", f"seed{seed}"))
+                    words = (benchmark, setup.scale, model, setup.budget, f"rate{rate:g}")
+                    job = "-".join((*words, f"seed{seed}"))
                     jobs[job] = setup.config(benchmark, model, {"train": train})
                     keys.setdefault((model, rate, benchmark), []).append(job)
     finished = setup.train(jobs, "rates")

@@ -42,6 +42,13 @@ class Setup:
     out: Path = Path("results")
     workers: int | None = None
 
+    @property
+    def budget(self) -> str:
+        """What every training gets, for names of run folders."""
+        if self.minutes is not None:
+            return f"{self.minutes:g}min"
+        return "recipe" if self.share == 1 else f"share{self.share:g}"
+
     def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
         """The recipe with its share of epochs, then with some settings changed, the later last."""
         values = recipe(benchmark, self.scale, model).to_dict()

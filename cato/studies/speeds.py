@@ -9,6 +9,7 @@ study that is killed, resumed or run on a busy machine gives every model what it
 reads the settings as one line of JSON and prints the seconds of a step.
 """
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -28,7 +29,7 @@ from cato.subprocesses import start_module
 from cato.training.config import RunConfig, run_config
 
 SPEEDS = "speeds.json"
-"""In the folder of the runs: seconds of a step by benchmark, scale, model and batch size."""
+"""In the folder of the runs: seconds of a step by `speed_key`."""
 REPEATS = 3
 
 
@@ -73,9 +74,13 @@ def measure_speeds(
 
 
 def speed_key(config: RunConfig) -> str:
-    """Jobs that differ in seed or learning rate only have the same speed."""
-    words = (config.benchmark, config.scale, config.model_name, f"batch{config.train.batch_size}")
-    return "-".join(words)
+    """A name for all settings that a step's time may depend on: the seed, for one, does not."""
+    values = config.to_dict()
+    del values["data"]["root"]
+    for name in ("seed", "learning_rate", "muon_learning_rate", "epochs", "steps", "minutes"):
+        del values["train"][name]
+    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+    return f"{config.benchmark}-{config.scale}-{config.model_name}-{digest[:8]}"
 
 
 def _measure_apart(config: RunConfig) -> float:

@@ -9,6 +9,7 @@ from cato.errors import InputError
 from cato.studies.ablation import QUESTIONS, ablation, answers_for
 from cato.studies.rates import RATES, rates
 from cato.studies.setup import Setup
+from cato.studies.speeds import speed_key
 from cato.training.config import recipe
 from cato.training.run import open_run
 
@@ -60,7 +61,7 @@ def axes_of(row):
 
 def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
-    speeds = {"darcy-smoke-fno-batch4": 0.2, "pipe-smoke-fno-batch4": 0.2}
+    speeds = {speed_key(recipe(name, "smoke", "fno")): 0.2 for name in ("darcy", "pipe")}
     (tmp_path / "runs/speeds.json").write_text(json.dumps(speeds))
     words = ["study", "rates", "--models", "fno", "--scale", "smoke", "--minutes", "0.02"]
     words += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]

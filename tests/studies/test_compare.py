@@ -14,7 +14,8 @@ from cato.errors import InputError
 from cato.studies.compare import compare, models_for, plan, strongest
 from cato.studies.jobs import is_done, run_jobs
 from cato.studies.setup import Setup
-from cato.studies.speeds import in_equal_time, measure_speeds
+from cato.studies.speeds import in_equal_time, measure_speeds, speed_key
+from cato.training.config import recipe
 from cato.training.run import open_run
 
 EPOCHS = 120
@@ -129,8 +130,8 @@ def test_bad_plans_are_refused(models, seeds, message, tmp_path):
 def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
     """Half the speed, half the steps; only CATO and its best rival train with the second seed."""
     _, setup, _ = study
-    names = {"cato": 0.1, "fno": 0.2, "f_fno": 0.1}
-    speeds = {f"darcy-smoke-{name}-batch4": seconds for name, seconds in names.items()}
+    known = {"cato": 0.1, "fno": 0.2, "f_fno": 0.1}
+    speeds = {speed_key(recipe("darcy", "smoke", name)): known[name] for name in known}
     (tmp_path / "speeds.json").write_text(json.dumps(speeds))
     timed = replace(setup, minutes=0.05, runs=tmp_path, out=tmp_path / "out")
     results = compare(["cato", "fno", "f_fno"], ["darcy"], timed, rivals=1)
@@ -166,7 +167,7 @@ def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
     _, setup, _ = study
     jobs = plan({"darcy": ["cato"]}, setup, (0, 1))
     speeds = measure_speeds(jobs, tmp_path / "speeds.json", 1)
-    key = "darcy-smoke-cato-batch4"
+    (key,) = {speed_key(job) for job in jobs.values()}
     assert 1e-4 < speeds[key] < 1
     again = measure_speeds(jobs, tmp_path / "speeds.json", 1)
     assert again == speeds == json.loads((tmp_path / "speeds.json").read_text())
@@ -178,7 +179,7 @@ def test_what_cannot_be_timed_is_an_error(study, tmp_path):
     _, setup, _ = study
     (job,) = plan({"darcy": ["cato"]}, setup, (0,)).values()
     broken = replace(job, model=replace(job.model, heads=3))
-    with pytest.raises(InputError, match=r"darcy-smoke-cato-batch4 cannot be timed: .*multiple"):
+    with pytest.raises(InputError, match=r"darcy-smoke-cato-\w+ cannot be timed: .*multiple"):
         measure_speeds({"job": broken}, tmp_path / "speeds.json", 1)
 
 
