@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint docs bench bench-serve bench-solvers survey cards clean \
+.PHONY: demo test test-slow lint docs bench bench-serve bench-solvers survey cards pretrained clean \
         study study-cato study-theory study-choices study-rates study-time study-longer study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
@@ -94,6 +94,9 @@ study-gallery: $(READY)  ## pictures of the models side by side, of the runs of 
 
 study-report: $(READY)  ## docs/results.md and docs/results.html
 	$(BIN)/cato study report
+
+pretrained: $(READY)  ## train, evaluate and package the models that come with cato; about an hour on two cores, resumable
+	$(BIN)/python benchmarks/pretrained.py
 
 cards: $(READY)  ## the model cards, from code, recipes and results
 	$(BIN)/python benchmarks/cards.py

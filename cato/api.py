@@ -75,14 +75,14 @@ def resume(folder: str | Path) -> Run:
     return resume_run(Path(folder))
 
 
-def load(folder: str | Path) -> Surrogate:
-    """The trained surrogate of a run folder."""
-    return load_surrogate(open_run(Path(folder)))
+def load(run: str | Path) -> Surrogate:
+    """The trained surrogate of a run folder, or one that comes with the library: load("darcy")."""
+    return load_surrogate(open_run(run))
 
 
-def evaluate(folder: str | Path, resolution: int | None = None) -> dict[str, Any]:
-    """The figures of a run on its test split, also written to its folder."""
-    return evaluate_run(open_run(Path(folder)), "test", resolution).figures
+def evaluate(run: str | Path, resolution: int | None = None) -> dict[str, Any]:
+    """The figures of a run, or of a pretrained model, on the test split; also written to a file."""
+    return evaluate_run(open_run(run), "test", resolution).figures
 
 
 def model_config(name: str, **settings: Any) -> Any:

@@ -15,11 +15,12 @@ class Export:
     """Write a trained model as a file that runs without cato, and check that it agrees."""
 
     folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder."""
+    """Run folder, or a pretrained model, see `cato pretrained`."""
     format: str = "onnx"
     """onnx or pt2."""
     out: Path | None = None
-    """New file; model.onnx or model.pt2 in the run folder by default."""
+    """New file; model.onnx or model.pt2 in the run folder (of a pretrained model
+    runs/pretrained/NAME) by default."""
     json: bool = False
     """Print one JSON object."""
 
@@ -28,7 +29,10 @@ class Export:
         from cato.export import export_run
         from cato.training.run import open_run
 
-        show("exported", export_run(open_run(self.folder), self.format, self.out), self.json)
+        run = open_run(self.folder)
+        if self.out is None:  # the folder for results of a pretrained model may be new
+            run.folder.mkdir(parents=True, exist_ok=True)
+        show("exported", export_run(run, self.format, self.out), self.json)
 
 
 @dataclass
@@ -36,7 +40,7 @@ class Serve:
     """Serve trained models over HTTP, to this machine unless --host says otherwise."""
 
     runs: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
-    """Run folders, or NAME=RUN."""
+    """Run folders or pretrained models, or NAME=RUN; all pretrained models by default."""
     host: str = "127.0.0.1"
     """Address to listen at."""
     port: int = 8000

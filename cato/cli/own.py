@@ -1,4 +1,4 @@
-"""The commands' side of own data: telling them from benchmarks, and `cato inspect`."""
+"""The commands' side of files of users: own data, told from benchmarks, and `cato inspect`."""
 
 import shlex
 from dataclasses import dataclass, field, make_dataclass
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 MOST_LISTED = 10
 """Samples named in one line."""
+EXPORTED = (".onnx", ".pt2")
+"""What `cato export` writes."""
 
 
 def with_data_overrides(data: Any, overrides: list[str]) -> Any:
@@ -34,16 +36,19 @@ def with_data_overrides(data: Any, overrides: list[str]) -> Any:
 
 @dataclass
 class Inspect:
-    """What is understood of a file or folder of your own data, and what is wrong with it."""
+    """What is understood of your own data, and what is wrong with them; or of an exported model."""
 
     file: Annotated[Positional[Path], tyro.conf.arg(metavar="FILE")]
-    """HDF5, .npz, .mat, NetCDF, or a folder of VTK or other files, one per sample."""
+    """HDF5, .npz, .mat, NetCDF, or a folder of VTK or other files, one per sample; or the .onnx or
+    .pt2 file of `cato export`."""
     coords: str = ""
     """Fields that are coordinates, such as x,y; the array coords by default."""
     inputs: str = ""
     """Fields that are inputs, such as k or, frames of a time series, u[:10]."""
     targets: str = ""
     """Fields that are targets, such as p."""
+    periodic: tuple[int, ...] = ()
+    """Mesh axes whose end is followed by their beginning, such as 0."""
     seed: int = 0
     """Seed of the split, where the file names none."""
     json: bool = False
@@ -51,13 +56,16 @@ class Inspect:
 
     def run(self) -> None:
         """Read, look through and tell what to do next."""
+        if self.file.suffix in EXPORTED:
+            show_exported(self.file, self.json)
+            return
         from cato.data.own.inspect import inspect_samples
         from cato.data.own.naming import Naming
         from cato.data.own.read import read_samples
         from cato.data.own.splits import split_indices
         from cato.data.own.tables import Wanted
 
-        naming = Naming.parse(self.coords, self.inputs, self.targets)
+        naming = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
         samples = read_samples(self.file, Wanted(naming))
         inspection = inspect_samples(samples, split_indices(samples, self.seed))
         next_command = self._next(inspection.findings)
@@ -76,7 +84,39 @@ class Inspect:
             value = getattr(self, name)
             words += [f"--{name}", value] if value else []
         words += ["--data.seed", str(self.seed)] if self.seed else []
+        words += ["--data.periodic", *map(str, self.periodic)] if self.periodic else []
         return shlex.join(words)
+
+
+def show_exported(file: Path, as_json: bool) -> None:
+    """What an exported model says of itself; all of it as JSON, what a user needs as a table."""
+    from cato.export import describe
+
+    about = describe(file)
+    if as_json:
+        show("exported model", about, True)
+        return
+    run, layout = about.get("run", {}), about["layout"]
+    rows = {
+        "model": about["model"],
+        "problem": about["problem"]["name"],
+        "computes": about["computes"],
+        **{f"in: {name}": _array(array) for name, array in layout["inputs"].items()},
+        **{f"out: {name}": _array(array) for name, array in layout["outputs"].items()},
+        "any size of": about["dynamic"],
+        "training mesh": " × ".join(map(str, about["problem"]["shape"])),
+        "why the mesh is fixed": about["why_fixed"],
+        "values": about["precision"],
+        **{f"run: {name}": value for name, value in run.items()},
+        "written": f"{about['written']} by cato {about['cato']}",
+    }
+    show("exported model", rows, False)
+
+
+def _array(array: dict[str, Any]) -> str:
+    """Axes and channels of an array of an exported model."""
+    channels = f": {', '.join(array['channels'])}" if "channels" in array else ""
+    return f"({', '.join(array['axes'])}){channels}"
 
 
 def show_inspection(inspection: "Inspection", next_command: str) -> None:

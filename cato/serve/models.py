@@ -17,8 +17,9 @@ from cato.files import read_json
 from cato.problem import Problem
 from cato.progress import progress_bar
 from cato.surrogate import Surrogate
-from cato.training.run import open_run
-from cato.training.weights import load_surrogate
+from cato.training.conformal import Band
+from cato.training.run import PRETRAINED, Run, open_run, pretrained_names
+from cato.training.weights import load_run_band, load_surrogate
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -31,11 +32,13 @@ class ServedModel:
         name: In addresses.
         surrogate: Ready to predict.
         about: Whatever else a client may want to know, JSON-ready: architecture, benchmark, errors.
+        band: Around its predictions, where the run has one.
     """
 
     name: str
     surrogate: Surrogate
     about: dict[str, Any]
+    band: Band | None = None
 
     @property
     def problem(self) -> Problem:
@@ -103,10 +106,10 @@ def load_models(runs: Sequence[str]) -> dict[str, ServedModel]:
     """The models of `cato serve RUN …`, loaded and warm, by name.
 
     Args:
-        runs: Run folders; NAME=RUN gives a model another name than that of its folder.
+        runs: Run folders or pretrained models; NAME=RUN gives a model another name than that of its
+            folder. All pretrained models for none.
     """
-    if not runs:
-        raise InputError("name what to serve: `cato serve RUN`, with a run folder of `cato train`")
+    runs = runs or [str(PRETRAINED / name) for name in pretrained_names()]
     models: dict[str, ServedModel] = {}
     with progress_bar("loading models", len(runs)) as report:
         for number, argument in enumerate(runs):
@@ -128,13 +131,18 @@ def load_model(argument: str) -> ServedModel:
     given, separator, rest = argument.partition("=")
     if not separator or Path(argument).exists():
         given, rest = "", argument
-    run = open_run(Path(rest))
+    run = open_run(rest)
     name = given or run.folder.resolve().name
     if not _NAME.fullmatch(name):
         raise InputError(
             f"{name!r} cannot be part of an address; give the model a name of letters, digits, "
             f"dots, dashes and underscores: cato serve NAME={rest}"
         )
+    return ServedModel(name, load_surrogate(run), _about(run), load_run_band(run))
+
+
+def _about(run: Run) -> dict[str, Any]:
+    """What a client is told of a run."""
     config = run.config
     about: dict[str, Any] = {
         "model": config.model_name,
@@ -146,8 +154,9 @@ def load_model(argument: str) -> ServedModel:
     if config.benchmark in BENCHMARKS:
         benchmark = BENCHMARKS[config.benchmark]
         about |= {"title": benchmark.title, "description": benchmark.description}
-    evaluation = run.folder / "evaluation.json"
+    evaluation = run.source / "evaluation.json"
     if evaluation.exists():
         figures = read_json(evaluation, "evaluation")
         about["test_error"] = {key: figures.get(key) for key in ("relative_l2", "median", "worst")}
-    return ServedModel(name, load_surrogate(run), about)
+        about["band"] = figures.get("band")
+    return about

@@ -3,7 +3,7 @@
 Two formats, chosen by the content type of the request; the answer has the format of the question.
 
 JSON: {"inputs": …, "coords": …}, each a nested list, samples first and channels last, or flat with
-its shape, {"shape": [1, 29, 29, 1], "values": […]}. Outputs are flat where the question was.
+its shape, {"shape": [1, 29, 29, 1], "values": […]}. Answers are flat where the question was.
 
 .npz: the arrays `inputs` and `coords`. What comes from outside is not trusted: sizes are checked
 against the headers before anything is unpacked or allocated, and nothing is unpickled.
@@ -202,12 +202,13 @@ def _require_known(names: dict[str, Any]) -> None:
 
 def encode_json(model: ServedModel, answer: Answer, body: Body) -> bytes:
     """The answer as JSON, flat where the question was."""
-    outputs: Any = answer.outputs
-    if body.is_flat:
-        outputs = {"shape": list(outputs.shape), "values": outputs.ravel().tolist()}
-    else:
-        outputs = outputs.tolist()
-    fields = {**_facts(model, answer), "outputs": outputs}
+    arrays = {
+        name: {"shape": list(array.shape), "values": array.ravel().tolist()}
+        if body.is_flat
+        else array.tolist()
+        for name, array in _arrays(model, answer).items()
+    }
+    fields = {**_facts(model, answer), **arrays}
     return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
 
 
@@ -215,12 +216,22 @@ def encode_npz(model: ServedModel, answer: Answer, body: Body) -> bytes:
     """The answer as an .npz file; every array can be read without pickle."""
     stream = io.BytesIO()
     facts = {name: np.array(value) for name, value in _facts(model, answer).items()}
-    np.savez(stream, allow_pickle=False, outputs=answer.outputs, **facts)
+    np.savez(stream, allow_pickle=False, **_arrays(model, answer), **facts)
     return stream.getvalue()
 
 
+def _arrays(model: ServedModel, answer: Answer) -> dict[str, np.ndarray]:
+    """The outputs and, where there is one, the band around those of every sample."""
+    arrays = {"outputs": answer.outputs}
+    if model.band is not None:
+        mesh = answer.outputs.shape[-1 - len(model.problem.shape) : -1]
+        bands = model.band.on_mesh(model.problem, mesh)
+        arrays |= {} if bands is None else {"bands": bands}
+    return arrays
+
+
 def _facts(model: ServedModel, answer: Answer) -> dict[str, Any]:
-    """What an answer holds beside the outputs."""
+    """What an answer holds beside the arrays."""
     return {
         "model": model.name,
         "version": model.version,

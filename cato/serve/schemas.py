@@ -75,6 +75,11 @@ class Prediction(BaseModel):
     outputs: Flat | list[Any] = Field(
         description="(samples, mesh axes, channels); frames after samples for problems in time."
     )
+    bands: Flat | list[Any] | None = Field(
+        None,
+        description="Half-width of the band around the outputs, the same for all samples; left out "
+        "where the model has none for this mesh.",
+    )
 
 
 _ARRAY: dict[str, Any] = {

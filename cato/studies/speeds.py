@@ -19,7 +19,6 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from statistics import median
 
 from cato.data.generate import num_cores
 from cato.errors import InputError
@@ -30,7 +29,6 @@ from cato.training.config import RunConfig, run_config
 
 SPEEDS = "speeds.json"
 """In the folder of the runs: seconds of a step by `speed_key`."""
-REPEATS = 3
 
 
 def in_equal_time(
@@ -93,10 +91,8 @@ def _measure_apart(config: RunConfig) -> float:
     return float(printed)
 
 
-def seconds_per_step(
-    config: RunConfig, clock: Callable[[], float] = time.monotonic, repeats: int = REPEATS
-) -> float:
-    """Of the real training, with its share of a validation per epoch; the median of several."""
+def seconds_per_step(config: RunConfig, clock: Callable[[], float] = time.monotonic) -> float:
+    """Of the real training, with its share of a validation per epoch."""
     from cato.training.engine import make_fabric
     from cato.training.loop import Training
     from cato.training.run import create_run
@@ -106,7 +102,7 @@ def seconds_per_step(
     with tempfile.TemporaryDirectory() as folder:
         run = create_run(Path(folder) / "run", config, splits.problem)
         training = Training(run, splits, make_fabric(replace(config.train, accelerator="cpu")))
-        return median(training.seconds_per_step(clock) for _ in range(repeats))
+        return training.seconds_per_step(clock)
 
 
 def main() -> None:

@@ -65,7 +65,8 @@ def answer(
             solutions = surrogate.predict(*_arrays(problem, group))
             for sample, solution in zip(group, solutions, strict=True):
                 values = _on_mesh(problem, sample, solution)
-                answers.append(Answer(sample, values, _half_width(band, problem, sample)))
+                width = None if band is None else band.on_mesh(problem, sample.mesh)
+                answers.append(Answer(sample, values, width))
             bar(len(answers))
     return answers, (time.perf_counter() - began) / len(samples)
 
@@ -93,14 +94,3 @@ def _on_mesh(problem: Problem, sample: OwnSample, values: np.ndarray) -> np.ndar
     """Values (…, N, C) of a solution with the mesh axes of its sample."""
     frames = values.shape[:1] if problem.time != "steady" else ()
     return values.reshape(*frames, *sample.mesh, problem.num_outputs)
-
-
-def _half_width(band: Band | None, problem: Problem, sample: OwnSample) -> np.ndarray | None:
-    """The band on a sample's mesh; a mesh of another size is promised nothing."""
-    if band is None:
-        return None
-    width = band.half_width.numpy()
-    num_nodes = sample.coords.size // problem.dimension
-    if problem.geometry == "cloud":
-        width = np.repeat(width, num_nodes, axis=-2)
-    return _on_mesh(problem, sample, width) if width.shape[-2] == num_nodes else None

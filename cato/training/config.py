@@ -52,13 +52,15 @@ class DataConfig:
     """Fields of `file` that are inputs, such as k,u[:10] (frames of a time series)."""
     targets: str = ""
     """Fields of `file` that are targets."""
+    periodic: tuple[int, ...] = ()
+    """Mesh axes of `file`, from 0, that close on themselves."""
     fingerprint: str = ""
     """Of the data in `file`; others are refused."""
 
     @property
     def naming(self) -> Naming:
         """The fields of `file`."""
-        return Naming.parse(self.coords, self.inputs, self.targets)
+        return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,10 @@ def run_config(values: dict[str, Any], where: str) -> RunConfig:
         )
     if (data.file is not None) != (config.benchmark == OWN) or (data.file and data.original):
         raise InputError(f"{where}: data.file is for own data only; give it as `cato train FILE`")
+    if data.file is None and (data.coords or data.inputs or data.targets or data.periodic):
+        raise InputError(
+            f"{where}: data.coords, data.inputs, data.targets and data.periodic are for own data"
+        )
     if data.file is not None and data.resolution is not None:
         raise InputError(f"{where}: own data have the resolution of their file")
     return config

@@ -15,10 +15,11 @@ measured and reported beside the band.
 """
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, prod
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from safetensors import SafetensorError, safe_open
@@ -27,6 +28,7 @@ from torch import Tensor
 
 from cato.errors import InputError
 from cato.files import atomic_write
+from cato.problem import Problem
 
 MISSED_SAMPLES = 0.1
 """α."""
@@ -58,6 +60,18 @@ class Band:
     def half_width(self) -> Float[Tensor, "*T M C"]:
         """At every node, or with M = 1 the same at all points of a cloud."""
         return self.quantile * self.scale
+
+    def on_mesh(self, problem: Problem, shape: tuple[int, ...]) -> np.ndarray | None:
+        """Half-widths (*T, *shape, C); None on a mesh that is not the training's.
+
+        Such a mesh is promised nothing. Of a cloud any number of points will do.
+        """
+        width = self.half_width.numpy()
+        if problem.geometry == "cloud":
+            width = np.repeat(width, prod(shape), axis=-2)
+        elif shape != problem.shape:
+            return None
+        return width.reshape(*width.shape[:-2], *shape, width.shape[-1])
 
     def covers(
         self, errors: Float[Tensor, "S *T N C"], mask: Bool[Tensor, "S N"] | None = None

@@ -215,7 +215,7 @@ def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
     checkpoint = load_checkpoint(run.checkpoints, "best")
     assert checkpoint is not None
     step = int(checkpoint.state["step"])
-    band = load_band(run.folder, step)
+    band = load_band(run.source, step)
     if band is not None:
         return band
     validation, some = splits.validation, splits.train.subset(slice(SCALE_SAMPLES))

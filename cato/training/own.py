@@ -45,7 +45,9 @@ def own_config(data: DataConfig, scale: str = "small", model_name: str | None = 
     )
     problem, train = splits.problem, splits.train
     config = own_recipe(data, scale, model_name or default_model(problem))
-    if config.loss.needs_metric and why_no_gradients(train):
+    if config.loss.needs_metric and (why := why_no_gradients(train)):
+        if problem.geometry != "cloud" and problem.time == "steady":
+            note(f"no gradient terms in the loss: {why}")
         loss = replace(config.loss, gradient=0.0, flux=0.0, consistency=0.0, gdl=0.0)
         config = replace(config, loss=loss)
     if scale == "paper":

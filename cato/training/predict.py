@@ -19,10 +19,8 @@ from cato.errors import InputError
 from cato.problem import Problem
 from cato.surrogate import Surrogate
 from cato.training.answers import Answer, answer
-from cato.training.checkpoint import load_checkpoint
-from cato.training.conformal import load_band
 from cato.training.run import Run
-from cato.training.weights import load_surrogate
+from cato.training.weights import load_run_band, load_surrogate
 
 
 def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str, Any]:
@@ -45,10 +43,7 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     naming = _naming(run, source)
     samples = _samples(run, surrogate, source, naming)
     _require_fit(run.problem, samples)
-    checkpoint = load_checkpoint(run.checkpoints, "best")
-    assert checkpoint is not None
-    band = load_band(run.folder, int(checkpoint.state["step"]))
-    answers, seconds = answer(surrogate, samples, band)
+    answers, seconds = answer(surrogate, samples, load_run_band(run))
     write_predictions(target, naming, samples, _written(run.problem, naming, answers))
     return {
         "path": str(target),
@@ -82,13 +77,18 @@ def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> Ow
 def _benchmark_samples(surrogate: Surrogate, source: Path) -> OwnSamples:
     """The arrays `inputs`, `coords` and `targets` as `Surrogate.predict` has them."""
     file, problem = open_npz(source), surrogate.problem
-    if "inputs" not in file.shapes:
-        raise InputError(
-            f"{source} has no array 'inputs', only {', '.join(sorted(file.shapes)) or 'nothing'}"
-        )
     arrays = {
         name: file.read(name) for name in ("inputs", "coords", "targets") if name in file.shapes
     }
+    if "inputs" not in arrays:
+        if problem.num_inputs or "coords" not in arrays:
+            found = ", ".join(sorted(file.shapes)) or "nothing"
+            needed = "inputs" if problem.num_inputs else "coords"
+            raise InputError(f"{source} has no array {needed!r}, only {found}")
+        nodes = arrays["coords"]  # the mesh is all the input
+        num_samples = len(nodes) if nodes.ndim == len(problem.shape) + 2 else 1
+        mesh = nodes.shape[-1 - len(problem.shape) : -1]
+        arrays["inputs"] = np.zeros((num_samples, *mesh, 0), np.float32)
     try:
         outputs = surrogate.predict(arrays["inputs"], arrays.get("coords"))
     except InputError as error:

@@ -38,6 +38,11 @@ def train(config: RunConfig, folder: Path) -> Run:
 def resume(folder: Path) -> Run:
     """Go on with a run from its last checkpoint."""
     run = open_run(folder)
+    if run.pretrained is not None:
+        raise InputError(
+            f"{folder} comes with cato, and its training cannot go on; train one of your own with "
+            f"`{run.record['command']}`"
+        )
     fabric = make_fabric(run.config.train)
     splits = _load(fabric, run.config)
     if splits.problem != run.problem:

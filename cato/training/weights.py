@@ -14,6 +14,7 @@ from cato.models.registry import build_model
 from cato.surrogate import Surrogate
 from cato.training.checkpoint import load_checkpoint
 from cato.training.config import RunConfig
+from cato.training.conformal import Band, load_band
 from cato.training.run import Run
 
 
@@ -47,6 +48,12 @@ def load_splits(config: RunConfig) -> Splits:
         resolution=data.resolution,
         root=Path(data.root),
     )
+
+
+def load_run_band(run: Run) -> Band | None:
+    """The band around the predictions of a run's best weights; None before they are evaluated."""
+    checkpoint = load_checkpoint(run.checkpoints, "best")
+    return None if checkpoint is None else load_band(run.source, int(checkpoint.state["step"]))
 
 
 def load_surrogate(run: Run) -> Surrogate:

@@ -132,8 +132,6 @@ def test_names_of_models(run_folder):
         load_model(str(run_folder))
     with pytest.raises(InputError, match="two models are called 'a'"):
         load_models([f"a={run_folder}", f"a={run_folder}"])
-    with pytest.raises(InputError, match="name what to serve"):
-        load_models([])
     model = load_model(f"a={run_folder}")
     assert model.about["benchmark"] == "darcy"
     assert model.version == load_model(f"b={run_folder}").version

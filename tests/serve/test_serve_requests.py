@@ -84,7 +84,8 @@ def test_answers_can_be_read_back_exactly(models_grid, outputs, is_flat):
 def models_grid():
     from types import SimpleNamespace
 
-    return SimpleNamespace(name="grid", version="1", problem=SimpleNamespace(outputs=("u",)))
+    problem = SimpleNamespace(outputs=("u",), shape=(3,))
+    return SimpleNamespace(name="grid", version="1", problem=problem, band=None)
 
 
 @pytest.mark.parametrize(

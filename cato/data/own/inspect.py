@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from cato.data.own.cells import num_folded_cells
+from cato.data.own.periodic import closing_axes
 from cato.data.own.recognise import recognise
 from cato.data.own.samples import OwnSample, OwnSamples
 from cato.errors import InputError
@@ -54,6 +55,7 @@ class Inspection:
             "geometry": problem.geometry,
             "shape": list(problem.shape),
             "dimension": problem.dimension,
+            "periodic": list(problem.periodic),
             "inputs": list(problem.inputs),
             "outputs": list(problem.outputs),
             "time": problem.time,
@@ -76,6 +78,7 @@ def inspect_samples(samples: OwnSamples, splits: dict[str, list[int]]) -> Inspec
         *_not_finite(samples),
         *_zero(samples),
         *_folded(samples, problem),
+        *_closing(samples),
         *_duplicates(samples, splits),
     ]
     ranges = _ranges(samples)
@@ -149,6 +152,16 @@ def _folded(samples: OwnSamples, problem: Problem) -> list[Finding]:
     where = "the mesh" if shared else f"{len(folded)} meshes"
     what = f"{where} with folded or collapsed cells ({max(folded.values())} in the worst)"
     return [Finding(f"{what}: no gradient terms in the loss", tuple(folded))]
+
+
+def _closing(samples: OwnSamples) -> list[Finding]:
+    return [
+        Finding(
+            f"the last line of axis {axis} has nodes and values of the first: if the mesh closes "
+            f"on itself there, train with --data.periodic {axis}"
+        )
+        for axis in closing_axes(samples)
+    ]
 
 
 def _duplicates(samples: OwnSamples, splits: dict[str, list[int]]) -> list[Finding]:

@@ -45,20 +45,24 @@ class Name:
 
 @dataclass(frozen=True)
 class Naming:
-    """The fields of a problem; all empty for the documented layout.
+    """What a user says of a file; no fields are named for the documented layout.
 
     Attributes:
         coords: Of the coordinates: one array with them last, or one array each.
         inputs: Of the inputs; none where the mesh is all the input.
         targets: Of the targets.
+        periodic: Mesh axes, from 0, that close on themselves.
     """
 
     coords: tuple[str, ...] = ()
     inputs: tuple[Name, ...] = ()
     targets: tuple[Name, ...] = ()
+    periodic: tuple[int, ...] = ()
 
     @classmethod
-    def parse(cls, coords: str, inputs: str, targets: str) -> "Naming":
+    def parse(
+        cls, coords: str, inputs: str, targets: str, periodic: tuple[int, ...] = ()
+    ) -> "Naming":
         """From comma-separated words."""
         if inputs and not targets:
             raise InputError("--inputs are named but no --targets; name both, or neither")
@@ -66,6 +70,7 @@ class Naming:
             _words(coords),
             tuple(map(Name.parse, _words(inputs))),
             tuple(map(Name.parse, _words(targets))),
+            periodic,
         )
 
     @property

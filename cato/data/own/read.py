@@ -11,6 +11,7 @@ from cato.data.benchmarks import BENCHMARKS, SPLITS
 from cato.data.own import netcdf, vtk
 from cato.data.own.arrays import open_h5, open_mat, open_npz
 from cato.data.own.assemble import assemble
+from cato.data.own.periodic import declared_periodic
 from cato.data.own.samples import OwnSamples, RawSample, RawSamples
 from cato.data.own.tables import (
     ArrayFile,
@@ -39,7 +40,7 @@ def read_samples(path: Path, wanted: Wanted) -> OwnSamples:
     if not path.exists():
         raise InputError(f"{path} does not exist; give a file or a folder of files, one per sample")
     raw = _folder(path, wanted) if path.is_dir() else _file(path, wanted)
-    return assemble(path, raw, wanted.naming)
+    return declared_periodic(assemble(path, raw, wanted.naming), wanted.naming.periodic)
 
 
 def fingerprint(path: Path) -> str:

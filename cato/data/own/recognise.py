@@ -24,6 +24,8 @@ def recognise(samples: OwnSamples) -> Problem:
     """The problem that the samples are of; its shape is that of the largest cloud."""
     geometry = geometry_of(samples)
     shape = samples.samples[0].mesh
+    # A coordinate that repeats keeps its length: the problem has its period.
+    coords = () if samples.period else ("coords",)
     if geometry == "cloud":
         shape = (max(prod(sample.mesh) for sample in samples.samples),)
     return Problem(
@@ -33,9 +35,11 @@ def recognise(samples: OwnSamples) -> Problem:
         inputs=samples.inputs,
         outputs=samples.outputs,
         dimension=samples.samples[0].coords.shape[-1],
+        periodic=tuple(axis in samples.periodic for axis in range(len(shape))),
+        period=samples.period,
         time=samples.time,
         num_steps=samples.num_frames,
-        normalise=("coords", "inputs", "outputs"),
+        normalise=(*coords, "inputs", "outputs"),
     )
 
 

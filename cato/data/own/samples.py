@@ -79,6 +79,9 @@ class OwnSamples:
         outputs: Names of the output channels.
         time: How frames are to be learnt.
         num_frames: Of the targets; 1 if steady.
+        periodic: Mesh axes that close on themselves, each node once.
+        period: For each coordinate the length after which it repeats; empty where none does.
+        repeated: Periodic axes at whose end the file has their first line once more.
     """
 
     path: Path
@@ -87,6 +90,9 @@ class OwnSamples:
     outputs: tuple[str, ...]
     time: Time = "steady"
     num_frames: int = 1
+    periodic: tuple[int, ...] = ()
+    period: tuple[float | None, ...] = ()
+    repeated: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.samples)

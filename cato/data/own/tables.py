@@ -176,6 +176,9 @@ def _candidates(
                 f"(samples, *mesh, D), or name them by --coords x,y"
             )
         yield wanted.coords, False
+        if naming.periodic:  # the file may have the first line of an axis at its end once more
+            ends = [(0, int(axis in naming.periodic)) for axis in range(wanted.coords.ndim - 1)]
+            yield np.pad(wanted.coords, [*ends, (0, 0)], mode="wrap"), False
         return
     arrays = [file.numbers(name) for name in naming.coords]
     for coords in _stacked(file, naming.coords, arrays):

@@ -3,7 +3,7 @@
 import os
 import shutil
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from cato.data.own import netcdf, vtk
 from cato.data.own.arrays import save_arrays
 from cato.data.own.naming import Naming
+from cato.data.own.periodic import with_repeated_lines
 from cato.data.own.read import ARRAYS, files_of
 from cato.data.own.samples import OwnSample, OwnSamples
 from cato.errors import InputError
@@ -52,7 +53,7 @@ def write_predictions(target: Path, naming: Naming, samples: OwnSamples, fields:
         _write_folder(source, target, naming, samples, fields)
     elif source.suffix.lower() in vtk.SUFFIXES:
         _in_place_of(
-            target, lambda path: vtk.write_vtk(source, path, _of_sample(naming, fields, 0))
+            target, lambda path: vtk.write_vtk(source, path, _of_sample(naming, samples, fields, 0))
         )
     elif source.suffix.lower() in netcdf.SUFFIXES:
         netcdf.write_netcdf(source, target, naming, _table(naming, samples, fields))
@@ -68,13 +69,14 @@ def _write_folder(
         for index, file in enumerate(files_of(source)):
             path = folder / file.relative_to(source)
             path.parent.mkdir(parents=True, exist_ok=True)
-            values = _of_sample(naming, fields, index)
+            values = _of_sample(naming, samples, fields, index)
             if file.suffix.lower() in vtk.SUFFIXES:
                 vtk.write_vtk(file, path, values)
             elif file.suffix.lower() in netcdf.SUFFIXES:
                 netcdf.write_netcdf(file, path, naming, values)
             else:
-                save_arrays(path, {"coords": samples.samples[index].coords, **values})
+                coords = _whole(samples, samples.samples[index], samples.samples[index].coords)
+                save_arrays(path, {"coords": coords, **values})
 
     _in_place_of(target, write)
 
@@ -94,25 +96,37 @@ def _in_place_of(target: Path, write: Callable[[Path], None]) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def _of_sample(naming: Naming, fields: Fields, index: int) -> dict[str, np.ndarray]:
-    return {name: _plain(naming, np.asarray(arrays[index])) for name, arrays in fields.items()}
+def _of_sample(
+    naming: Naming, samples: OwnSamples, fields: Fields, index: int
+) -> dict[str, np.ndarray]:
+    sample = samples.samples[index]
+    return {
+        name: _plain(naming, _whole(samples, sample, np.asarray(arrays[index])))
+        for name, arrays in fields.items()
+    }
 
 
 def _table(naming: Naming, samples: OwnSamples, fields: Fields) -> dict[str, np.ndarray]:
-    """Arrays with samples first; padding of clouds is NaN."""
+    """Arrays with samples first."""
     stacked = {
-        name: _plain(naming, np.stack(list(map(_padded, samples.samples, arrays))))
+        name: _plain(naming, np.stack([_whole(samples, s, a) for s, a in _pairs(samples, arrays)]))
         for name, arrays in fields.items()
     }
     keep = [sample.keep for sample in samples.samples if sample.keep is not None]
     return stacked | ({"mask": np.stack(keep)} if keep else {})
 
 
+def _pairs(
+    samples: OwnSamples, arrays: Sequence[np.ndarray]
+) -> Iterator[tuple[OwnSample, np.ndarray]]:
+    return zip(samples.samples, arrays, strict=True)
+
+
 def _coords(samples: OwnSamples) -> np.ndarray:
     first = samples.samples[0]
     if samples.has_shared_coords and first.keep is None:
-        return first.coords
-    return np.stack([_padded(sample, sample.coords) for sample in samples.samples])
+        return _whole(samples, first, first.coords)
+    return np.stack([_whole(samples, sample, sample.coords) for sample in samples.samples])
 
 
 def _plain(naming: Naming, array: np.ndarray) -> np.ndarray:
@@ -121,9 +135,12 @@ def _plain(naming: Naming, array: np.ndarray) -> np.ndarray:
     return array[..., 0] if is_single and not naming.is_layout else array
 
 
-def _padded(sample: OwnSample, array: np.ndarray) -> np.ndarray:
-    if sample.keep is None or not np.ndim(array):
+def _whole(samples: OwnSamples, sample: OwnSample, array: np.ndarray) -> np.ndarray:
+    """Values at all nodes that the file has: padding of clouds is NaN, repeated lines repeat."""
+    if not np.ndim(array):
         return array
+    if sample.keep is None:
+        return with_repeated_lines(samples, array)
     axis = array.ndim - 2  # frames stand before the points
     shape = list(array.shape)
     shape[axis] = len(sample.keep)

@@ -1,14 +1,16 @@
 """The documentation cannot rot: what it names exists, and what it tells to type is understood."""
 
 import ast
+import os
 import re
-import shlex
-from collections.abc import Iterator
+import subprocess
+import sys
 from dataclasses import fields
 from pathlib import Path
-from typing import NamedTuple
 
+import makefile
 import pytest
+from pages import ROOT, SPAN, cato_arguments, each_page, read, told
 
 import cato
 from cato.cli.commands import COMMANDS, Generate, Train
@@ -17,63 +19,7 @@ from cato.cli.parsing import parse, split_overrides
 from cato.errors import InputError
 from cato.models.registry import MODELS
 
-ROOT = Path(__file__).parents[1]
-PAGES = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")], key=lambda page: page.as_posix()
-)
-FENCE = re.compile(r"^```(\w*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
-FORMULA = re.compile(r"^    .*$", re.MULTILINE)
-SPAN = re.compile(r"`([^`\n]+)`")
-LINK = re.compile(r"\]\(([^)\s]+)\)")
 FOLDERS = ("benchmarks/", "cato/", "docs/", "examples/", "tests/")
-
-
-def named(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
-each_page = pytest.mark.parametrize("page", PAGES, ids=named)
-
-
-class Page(NamedTuple):
-    """The parts of a page that can be checked."""
-
-    blocks: list[tuple[str, str]]
-    """Language and text of the code blocks."""
-    spans: list[str]
-    """Code within sentences."""
-    links: list[str]
-
-
-def read(page: Path) -> Page:
-    text = page.read_text()
-    prose = FORMULA.sub("", FENCE.sub("", text))
-    return Page(FENCE.findall(text), SPAN.findall(prose), LINK.findall(prose))
-
-
-def command_lines(page: Path) -> Iterator[list[str]]:
-    """What the page tells to type: lines of shell blocks, and code within sentences."""
-    content = read(page)
-    shell = [text for language, text in content.blocks if language == "sh"]
-    lines = [line for text in shell for line in text.replace("\\\n", " ").splitlines()]
-    for line in [*lines, *content.spans]:
-        for command in line.split("&&"):
-            try:
-                words = shlex.split(command, comments=True)
-            except ValueError:  # a span that is no command, such as an apostrophe
-                continue
-            if words:
-                yield words
-
-
-def cato_arguments(words: list[str]) -> list[str] | None:
-    """Arguments of `cato …`, also by way of `torchrun … -m cato …`; None for other commands."""
-    if words[0] == "cato" and len(words) > 1:
-        return words[1:]
-    if words[0] in ("python", "torchrun") and "-m" in words:
-        module, *arguments = words[words.index("-m") + 1 :]
-        return arguments if module == "cato" else None
-    return None
 
 
 def check_arguments(*words: str) -> None:
@@ -84,9 +30,10 @@ def check_arguments(*words: str) -> None:
         return
     overrides, own = split_overrides(list(arguments))
     command = parse(COMMANDS[name], own if name == "train" else list(arguments), f"cato {name}")
-    is_file = isinstance(command, Train) and Path(command.benchmark).suffix  # a reader's own
-    if isinstance(command, Train) and command.resume is None and command.benchmark and not is_file:
-        command.config(overrides)
+    if isinstance(command, Train) and command.resume is None and command.benchmark:
+        is_own = Path(command.benchmark).suffix or command.targets  # a file of the reader's
+        if not is_own:
+            command.config(overrides)
     if isinstance(command, Generate):
         command.specs()
 
@@ -113,7 +60,7 @@ def test_files_that_are_named_exist(page: Path) -> None:
 
 @each_page
 def test_commands_are_understood(page: Path) -> None:
-    for words in command_lines(page):
+    for words in told(page):
         arguments = cato_arguments(words)
         if arguments is not None:
             try:
@@ -124,12 +71,23 @@ def test_commands_are_understood(page: Path) -> None:
 
 @each_page
 def test_make_targets_and_scripts_exist(page: Path) -> None:
-    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for words in command_lines(page):
+    for words in told(page):
         if words[0] == "make" and len(words) == 2:
-            assert words[1] in targets, f"no target {words[1]}"
+            assert words[1] in makefile.RECIPES, f"no target {words[1]}"
         if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
             assert (ROOT / words[1]).exists(), f"{words[1]} does not exist"
+
+
+@pytest.mark.parametrize("target", makefile.RECIPES)
+def test_recipes_of_make_are_understood(target: str) -> None:
+    for words in makefile.cato_commands(target):
+        check_arguments(*words[1:])
+
+
+def test_the_recipes_were_found() -> None:
+    assert makefile.cato_commands("demo") == [["cato", "demo"]]
+    assert makefile.cato_commands("study-rates")[0][:4] == ["cato", "study", "rates", "--runs"]
+    assert sum(len(makefile.cato_commands(name)) for name in makefile.RECIPES) >= 13
 
 
 @each_page
@@ -150,8 +108,34 @@ def test_python_is_python_and_names_are_public(page: Path) -> None:
 
 def test_readme_names_every_command_and_the_page_of_studies_every_study() -> None:
     pages = (ROOT / "README.md", ROOT / "docs/studies.md")
-    lines = [cato_arguments(words) for page in pages for words in command_lines(page)]
+    lines = [cato_arguments(words) for page in pages for words in told(page)]
     assert set(COMMANDS) <= {split_name(arguments)[0] for arguments in lines if arguments}
+
+
+def test_the_reference_has_every_public_name() -> None:
+    shown = re.findall(r"^::: ([\w.]+)$", (ROOT / "docs/api.md").read_text(), re.MULTILINE)
+    for name in cato.__all__:
+        item = getattr(cato, name)
+        assert {item.__module__, f"{item.__module__}.{name}"} & set(shown), f"{name} is not shown"
+        assert item.__doc__
+
+
+def test_every_page_is_in_the_menu_and_the_site_is_built(tmp_path: Path) -> None:
+    """`make docs`; the pages of decisions and models are reached from others."""
+    site = tmp_path / "site"
+    (words,) = (line for line in makefile.RECIPES["docs"] if "mkdocs" in line)
+    *_, program, _build, _quiet = makefile.filled_in(words.strip()).split()
+    assert program == ".venv/bin/mkdocs"
+    arguments = ["-m", "mkdocs", "build", "--quiet", "--site-dir", str(site)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    menu = (ROOT / "mkdocs.yml").read_text().split("nav:")[1]
+    for page in (ROOT / "docs").glob("*.md"):
+        assert page.name in menu, f"{page.name} is not in the menu"
+        assert (site / page.with_suffix(".html").name).exists()
 
 
 @pytest.mark.parametrize("name", ["cato", "cato_pc"])
