@@ -53,6 +53,22 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
         "1": {"model": {"heads": 1}},
         "4": {"model": {"heads": 4}},
     },
+    "capacity": {
+        "2 layers": {"model": {"depth": 2}},
+        "8 layers": {"model": {"depth": 8}},
+        "width 32": {"model": {"width": 32}},
+        "width 128": {"model": {"width": 128}},
+    },
+    "batch size": {
+        "1": {"train": {"batch_size": 1}},
+        "2": {"train": {"batch_size": 2}},
+        "4": {"train": {"batch_size": 4}},
+    },
+    "frames in a step": {
+        "1": {"train": {"frames_per_step": 1}},
+        "2": {"train": {"frames_per_step": 2}},
+        "all": {"train": {"frames_per_step": None}},
+    },
     "loss": {
         "values alone": {"loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0, "gdl": 0.0}},
         "values and gdl": {"loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0, "gdl": 0.1}},
@@ -131,6 +147,8 @@ def answers_for(
     base = recipe(benchmark, scale, default_model(problem)).to_dict()
     if problem.geometry == "cloud":
         del base["loss"]["gradient_scale"], base["loss"]["gdl"]  # its points have no gradients
+    if problem.time == "steady":
+        del base["train"]["frames_per_step"]
     chosen: dict[tuple[str, str], dict[str, dict[str, Any]]] = {("", RECIPE): {}}
     for question in questions or QUESTIONS:
         for answer, changes in QUESTIONS[question].items():
