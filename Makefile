@@ -65,32 +65,32 @@ study-choices: $(READY)  ## what the paper leaves open, decided on validation; t
 	  --questions "rotary scale" heads "learning rate of Muon" "width of the MLP" projections stencil "width of the chart"
 
 study-rates: $(READY)  ## the same sweep of learning rates for every model
-	$(call STUDY,rates,rates) --minutes 0.75
+	$(call STUDY,rates,rates) --minutes 0.5
 
 study-time: $(READY)  ## every model on every benchmark in the same time
-	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 3 --seeds 0 1 2 --rivals 2
+	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 1.5 --seeds 0 1 2 --rivals 2
 
 study-longer: $(READY)  ## models that need more than three minutes on Darcy to leave the training mean far behind
 	$(call STUDY,compare,longer) --models ono oformer gnot --benchmarks darcy --minutes 9
 
 study-epochs: $(READY)  ## the strongest models with the same epochs
-	$(call STUDY,compare,epochs) --models cato saot transolver --seeds 0 1 2 --rivals 2
+	$(call STUDY,compare,epochs) --models cato saot transolver --share 0.25 --seeds 0 1 2 --rivals 2
 
 study-ablation: $(READY)  ## CATO without each of its parts
-	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil --share 0.5 \
+	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil --share 0.25 \
 	  --questions chart attention "local operator" loss optimizer "rotary scale"
 
 study-chart: $(READY)  ## the learned chart beside the physical grid
-	$(call STUDY,chart,chart) --seeds 0 1 2 --share 0.5
+	$(call STUDY,chart,chart) --runs runs/studies/ablation --seeds 0 1 2 --share 0.25
 
 study-scaling: $(READY)  ## errors against samples, resolution, depth and width
-	$(call STUDY,scaling,scaling) --share 0.5
+	$(call STUDY,scaling,scaling) --share 0.15
 
 study-efficiency: $(READY)  ## parameters, operations, time and memory at the paper's settings
 	$(call STUDY,efficiency,efficiency)
 
 study-gallery: $(READY)  ## pictures of the models side by side, of the runs of study-time
-	$(BIN)/cato study gallery --minutes 3 --runs runs/studies/time --out docs/studies/gallery
+	$(BIN)/cato study gallery --minutes 1.5 --runs runs/studies/time --out docs/studies/gallery
 
 study-report: $(READY)  ## docs/results.md and docs/results.html
 	$(BIN)/cato study report

@@ -22,14 +22,17 @@ from cato.studies.jobs import figures_of
 from cato.studies.outcomes import budget_of, num_parameters, outcome, percent
 from cato.studies.setup import Setup
 from cato.training.config import RunConfig
-from cato.training.evaluate import evaluate, evaluate_run
+from cato.training.evaluate import evaluate, solver_seconds
 from cato.training.run import Run
-from cato.training.weights import load_splits, load_surrogate
+from cato.training.weights import data_spec, load_splits, load_surrogate
 from cato.viz.document import TableBlock, markdown_table
 from cato.viz.figures import sample_figure
 
 DPI = 110
 OURS = ("cato", "cato_pc")
+TIMES = "times.json"
+"""In the folder of the runs: seconds per sample of surrogates, by run, and of solvers."""
+TIMED_SAMPLES = 32
 
 
 def compare(
@@ -129,13 +132,20 @@ def _row(runs: list[Run]) -> dict[str, Any]:
 
 
 def _times(run: Run) -> dict[str, float]:
-    """Of surrogate and solver per sample, taken when no other job runs; kept in the run folder."""
-    path = run.folder / "times.json"
-    if not path.exists():
-        figures = evaluate_run(run, "test").figures
-        names = ("seconds_per_sample", "solver_seconds_per_sample")
-        write_json(path, {name: figures[name] for name in names})
-    return read_json(path, "times")
+    """Of surrogate and solver per sample, taken when no job runs; kept beside the runs."""
+    config, path = run.config, run.folder.parent / TIMES
+    times: dict[str, float] = read_json(path, "times") if path.exists() else {}
+    solver = f"solver of {config.benchmark}-{config.scale}"
+    if solver not in times:
+        times[solver] = solver_seconds(data_spec(config), "test")
+    if run.folder.name not in times:
+        some = load_splits(config).test.subset(slice(TIMED_SAMPLES))
+        times[run.folder.name] = evaluate(load_surrogate(run), some, None).seconds_per_sample
+    write_json(path, times)
+    return {
+        "seconds_per_sample": times[run.folder.name],
+        "solver_seconds_per_sample": times[solver],
+    }
 
 
 def _picture(run: Run, out: Path) -> None:

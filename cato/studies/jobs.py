@@ -138,8 +138,9 @@ def main() -> None:
     """One job: train or go on, then read the test split once."""
     import torch
 
-    from cato.training.evaluate import evaluate_run
+    from cato.training.evaluate import evaluate, train_mean
     from cato.training.train import resume, train
+    from cato.training.weights import load_splits, load_surrogate
 
     torch.set_num_threads(1)
     folder = Path(sys.argv[1])
@@ -149,7 +150,9 @@ def main() -> None:
         run = resume(folder) if (folder / "run.json").exists() else train(config, folder)
     except Interrupted as stopped:
         sys.exit(str(stopped))
-    write_json(folder / RESULT, evaluate_run(run, "test").figures)
+    splits = load_splits(config)
+    figures = evaluate(load_surrogate(run), splits.test, train_mean(splits)).to_dict()
+    write_json(folder / RESULT, figures)
 
 
 def _end_with_queue() -> None:

@@ -95,13 +95,13 @@ class Evaluation:
         }
 
 
-def evaluate(surrogate: Surrogate, data: Dataset, train_mean: Tensor | None) -> Evaluation:
+def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) -> Evaluation:
     """Errors and time on `data`.
 
     Args:
         surrogate: What is judged.
         data: Held-out samples.
-        train_mean: Mean target of the training samples; None where `data` is on another mesh.
+        mean_target: Mean target of the training samples; None where `data` is on another mesh.
     """
     if not len(data):
         raise InputError("there are no samples to evaluate on")
@@ -111,8 +111,8 @@ def evaluate(surrogate: Surrogate, data: Dataset, train_mean: Tensor | None) -> 
     seconds = (time.perf_counter() - began) / len(data)
     in_time = data.problem.time != "steady"
     mean_predictor = None
-    if train_mean is not None:
-        means = train_mean.expand_as(data.targets)
+    if mean_target is not None:
+        means = mean_target.expand_as(data.targets)
         mean_predictor = relative_l2(means, data.targets, data.mask).mean().item()
     return Evaluation(
         solutions,
@@ -148,7 +148,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     surrogate = load_surrogate(run)
     splits, spec = _splits_of(run, split, resolution)
     data = splits.datasets[split]
-    evaluation = evaluate(surrogate, data, _train_mean(splits) if resolution is None else None)
+    evaluation = evaluate(surrogate, data, train_mean(splits) if resolution is None else None)
     band = calibrate(run, surrogate, splits) if resolution is None else None
     if band is not None and split == "test":
         errors = evaluation.solutions - data.targets
@@ -205,7 +205,7 @@ def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, Da
     return splits, spec
 
 
-def _train_mean(splits: Splits) -> Tensor | None:
+def train_mean(splits: Splits) -> Tensor | None:
     """Mean training target; None for clouds of different sizes, whose points are not the same."""
     return splits.train.targets.mean(0) if splits.train.mask is None else None
 
