@@ -16,7 +16,7 @@ from cato.studies.outcomes import outcome, percent
 from cato.studies.setup import Setup
 from cato.training.config import RunConfig
 
-RATES = (3e-4, 1e-3, 3e-3)
+RATES = (1e-3, 3e-3, 1e-2)
 """Of AdamW; Muon's is twice that, as in the defaults."""
 CLOUD = "elasticity"
 """Where models are swept that can do clouds only."""

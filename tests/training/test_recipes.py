@@ -1,24 +1,28 @@
 """Recipes: `paper` holds the paper's tables, and every recipe trains."""
 
+import json
 import shlex
 import tomllib
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 import torch
 
 from cato.cli.commands import Train
 from cato.cli.parsing import parse, split_overrides
-from cato.data.benchmarks import BENCHMARKS
+from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.data.draw import draw
 from cato.data.generate import generate
 from cato.data.spec import DataSpec
 from cato.errors import InputError
-from cato.models.registry import MODELS, build_model, default_model
+from cato.models.registry import MODELS, build_model, default_model, model_entry
+from cato.studies.rates import settings_of
 from cato.training.config import command_of, recipe, run_config
 from cato.training.evaluate import evaluate_run
 from cato.training.train import train
 
+ROOT = Path(__file__).parents[2]
 TABLES = {
     # benchmark: width, gradient, flux, consistency, gdl, learning rate, batch
     "darcy": (96, 0.2, 0.2, 0.05, 0.1, 5e-4, 4),
@@ -128,3 +132,19 @@ def test_every_benchmark_goes_the_whole_way(name, tmp_path):
     figures = evaluate_run(run).figures
     assert 0 < figures["relative_l2"] < 2
     assert (figures["frame_errors"] is None) == (run.problem.time == "steady")
+
+
+def test_small_recipes_have_the_rates_of_the_sweep():
+    """docs/studies/rates chose them on validation; the recipes are written by hand."""
+    rows = json.loads((ROOT / "docs/studies/rates/rates.json").read_text())["rows"]
+    assert {row["model"] for row in rows} == set(MODELS)
+    for row in rows:
+        for benchmark in BENCHMARKS:
+            if get_benchmark(benchmark).problem("small").geometry in geometries(row["model"]):
+                train = recipe(benchmark, "small", row["model"]).train
+                rates = settings_of(row["best"])
+                assert {name: getattr(train, name) for name in rates} == rates
+
+
+def geometries(model):
+    return model_entry(model).operator.geometries
