@@ -1,13 +1,14 @@
 """Whether an exported file gives what the surrogate gives, and how fast."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from cato.export.examples import random_arrays
 from cato.export.portable import Arrays, Portable
 from cato.export.trace import NotExportable, reason
 from cato.physics import relative_l2
@@ -28,13 +29,16 @@ class Case(NamedTuple):
     arrays: Arrays
 
 
-def cases(surrogate: Surrogate, real: Arrays | None, dynamic_mesh: bool) -> Iterator[Case]:
-    """Random inputs in several batch sizes, a real sample, and where allowed other meshes."""
+def cases(surrogate: Surrogate, real: Sequence[Arrays], dynamic_mesh: bool) -> Iterator[Case]:
+    """Random inputs in several batch sizes, real samples, and where allowed other meshes."""
     shape = surrogate.problem.shape
     for batch in (1, 3):
         yield Case(f"random, batch {batch}", random_arrays(surrogate, shape, batch))
-    if real is not None and (dynamic_mesh or real["coords"].shape[1:-1] == shape):
-        yield Case("real", real)
+    if surrogate.problem.geometry == "cloud":  # ties between neighbours, to be broken alike
+        yield Case("regular points", random_arrays(surrogate, shape, 1, regular=True))
+    for number, arrays in enumerate(real):
+        if dynamic_mesh or arrays["coords"].shape[1:-1] == shape:
+            yield Case(f"real, sample {number}", arrays)
     if dynamic_mesh:
         # Odd and even, larger and smaller, of another aspect: what a trace may have fixed.
         for other in (
@@ -44,36 +48,6 @@ def cases(surrogate: Surrogate, real: Arrays | None, dynamic_mesh: bool) -> Iter
         ):
             name = f"random, mesh {' × '.join(map(str, other))}"
             yield Case(name, random_arrays(surrogate, other, 2))
-
-
-def random_arrays(surrogate: Surrogate, shape: tuple[int, ...], batch: int) -> Arrays:
-    """Inputs of the size of the training's on nodes in the training's domain; always the same."""
-    problem, normaliser = surrogate.problem, surrogate.normaliser
-    generator = torch.Generator().manual_seed(0)
-
-    def spread(name: str, values: Tensor) -> Tensor:
-        std, mean = (normaliser.get_buffer(f"{name}_{m}").cpu() for m in ("std", "mean"))
-        return mean + std * values
-
-    if problem.geometry == "cloud":
-        unit = torch.rand(batch, *shape, problem.dimension, generator=generator)
-    else:
-        axes = [torch.linspace(0, 1, n) for n in shape]
-        unit = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1).repeat(
-            batch, *len(shape) * [1], 1
-        )
-    if surrogate.coords is not None:
-        low, high = surrogate.coords.cpu().aminmax(dim=0)
-        coords = low + (high - low) * unit
-    else:
-        coords = spread("coords", unit)
-    arrays = {"coords": coords}
-    if problem.num_inputs:
-        noise = torch.randn(batch, *shape, problem.num_inputs, generator=generator)
-        arrays["inputs"] = spread("inputs", noise)
-    if problem.has_time:
-        arrays["time"] = torch.rand(batch, generator=generator)
-    return arrays
 
 
 @torch.no_grad()

@@ -36,6 +36,7 @@ class Portable(nn.Module):
     def __init__(self, surrogate: Surrogate) -> None:
         super().__init__()
         self.surrogate = deepcopy(surrogate).cpu().eval().requires_grad_(False)
+        self.surrogate.model.freeze()
 
     @property
     def problem(self) -> Problem:

@@ -8,7 +8,9 @@ from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
 
 from cato.errors import InputError
+from cato.export.examples import random_arrays
 from cato.export.portable import Arrays, Portable
+from cato.surrogate import Surrogate
 
 _LONGEST_REASON = 220
 _OPERATION = re.compile(r"aten(?:::|\.)\w+")
@@ -18,6 +20,26 @@ _PREAMBLES = ("For more information", "Constraints violated", "Failed to", "Sugg
 
 class NotExportable(InputError):
     """The exporter, or the check after it, refuses; the message is its reason in one line."""
+
+
+class Traced:
+    """The graphs of a surrogate, each traced when first asked for.
+
+    Args:
+        surrogate: Of which a copy is traced.
+    """
+
+    def __init__(self, surrogate: Surrogate) -> None:
+        self.portable = Portable(surrogate)
+        self._graphs: dict[bool, ExportedProgram] = {}
+
+    def graph(self, dynamic_mesh: bool) -> ExportedProgram:
+        """For any batch size and, if asked for, any mesh size."""
+        if dynamic_mesh not in self._graphs:
+            # A batch of one would be taken for a constant.
+            example = random_arrays(self.portable.surrogate, self.portable.problem.shape, 2)
+            self._graphs[dynamic_mesh] = trace(self.portable, example, dynamic_mesh)
+        return self._graphs[dynamic_mesh]
 
 
 def trace(portable: Portable, example: Arrays, dynamic_mesh: bool) -> ExportedProgram:

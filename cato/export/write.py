@@ -4,6 +4,7 @@ A file for any mesh size is tried first. Where the model's graph depends on the 
 wrong at another, the mesh stays the training's and the metadata say why.
 """
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,11 @@ from cato import __version__
 from cato.data.dataset import Dataset
 from cato.data.generate import covering
 from cato.errors import InputError
-from cato.export.check import Program, cases, largest_difference, milliseconds, random_arrays
+from cato.export.check import Program, cases, largest_difference, milliseconds
+from cato.export.examples import random_arrays
 from cato.export.files import Format, Metadata, get_format
 from cato.export.portable import Arrays, Portable, computes, layout, mesh_axes
-from cato.export.trace import NotExportable, trace
+from cato.export.trace import NotExportable, Traced
 from cato.files import atomic_write
 from cato.progress import Bar, note, progress_bar
 from cato.surrogate import Surrogate
@@ -28,6 +30,8 @@ from cato.training.weights import data_spec, load_splits, load_surrogate
 
 FORMAT = 1
 """Of the metadata."""
+_REAL_SAMPLES = 3
+"""Held-out samples that a file is checked on."""
 
 
 def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) -> dict[str, Any]:
@@ -50,7 +54,7 @@ def export_surrogate(
     target: Path,
     format_name: str = "onnx",
     details: Metadata | None = None,
-    real: Arrays | None = None,
+    real: Sequence[Arrays] = (),
 ) -> dict[str, Any]:
     """Export any surrogate; see `export_run`.
 
@@ -59,20 +63,31 @@ def export_surrogate(
         target: New file.
         format_name: onnx or pt2.
         details: More metadata: `model`, its name, and whatever is JSON-ready.
-        real: A real sample to check with, in the layout of `cato.export.portable`.
+        real: Real samples to check with, in the layout of `cato.export.portable`.
     """
+    return export_traced(Traced(surrogate), target, format_name, details, real)
+
+
+def export_traced(
+    traced: Traced,
+    target: Path,
+    format_name: str,
+    details: Metadata | None = None,
+    real: Sequence[Arrays] = (),
+) -> dict[str, Any]:
+    """Export with graphs that files of other formats may share; see `export_surrogate`."""
     target = Path(target)
     _check_target(target, format_name)
     kind = get_format(format_name)
-    portable = Portable(surrogate)
-    metadata = _metadata(portable, {"model": type(surrogate.model).__name__} | (details or {}))
+    surrogate = traced.portable.surrogate
+    metadata = _metadata(surrogate, {"model": type(surrogate.model).__name__} | (details or {}))
     with progress_bar(f"export {target.name}", 3) as bar:
         try:
-            figures = _attempt(portable, kind, target, metadata, real, None, bar)
+            figures = _attempt(traced, kind, target, metadata, real, None, bar)
         except NotExportable as error:
             note(f"the mesh size stays {surrogate.problem.shape}: {error}")
             try:
-                figures = _attempt(portable, kind, target, metadata, real, str(error), bar)
+                figures = _attempt(traced, kind, target, metadata, real, str(error), bar)
             except NotExportable as final:
                 raise InputError(
                     f"{metadata['model']} cannot be exported to {format_name}: {final}"
@@ -81,21 +96,20 @@ def export_surrogate(
 
 
 def _attempt(
-    portable: Portable,
+    traced: Traced,
     kind: Format,
     target: Path,
     metadata: Metadata,
-    real: Arrays | None,
+    real: Sequence[Arrays],
     why_fixed: str | None,
     bar: Bar,
 ) -> dict[str, Any]:
     """One export, for any mesh size unless there is a reason against; all or nothing."""
-    problem = portable.problem
+    portable, problem = traced.portable, traced.portable.problem
     dynamic_mesh = why_fixed is None
     dynamic = ["batch", *(mesh_axes(problem) if dynamic_mesh else ())]
     bar(0, "tracing")
-    example = random_arrays(portable.surrogate, problem.shape, 2)
-    program = trace(portable, example, dynamic_mesh)
+    program = traced.graph(dynamic_mesh)
     with atomic_write(target) as temporary:
         bar(1, "writing")
         kind.write(program, temporary, metadata | {"dynamic": dynamic, "why_fixed": why_fixed})
@@ -140,8 +154,8 @@ def _check_target(target: Path, format_name: str) -> None:
         raise InputError(f"the file must be called something.{format_name}; got {target.name}")
 
 
-def _metadata(portable: Portable, details: Metadata) -> Metadata:
-    problem = portable.problem
+def _metadata(surrogate: Surrogate, details: Metadata) -> Metadata:
+    problem = surrogate.problem
     return {
         "format": FORMAT,
         "cato": __version__,
@@ -168,12 +182,16 @@ def _training(run: Run) -> Metadata:
     }
 
 
-def _real_arrays(run: Run) -> Arrays | None:
-    """One held-out sample of the run's data, if they are there; they are not generated for this."""
+def _real_arrays(run: Run) -> list[Arrays]:
+    """Held-out samples of the run's data, if they are there; they are not generated for this."""
     data = _validation(run.config)
-    if data is None or not len(data):
-        return None
-    sample = data.batch([0])
+    num_samples = 0 if data is None else min(len(data), _REAL_SAMPLES)
+    return [_sample_arrays(data, number) for number in range(num_samples) if data is not None]
+
+
+def _sample_arrays(data: Dataset, number: int) -> Arrays:
+    """A sample as a batch of one, without padding."""
+    sample = data.batch([number])
     nodes = slice(None) if sample.mask is None else sample.mask[0]
     shape = data.problem.shape if sample.mask is None else (int(sample.mask.sum()),)
     arrays = {"coords": sample.coords[:, nodes].unflatten(1, shape)}

@@ -63,6 +63,9 @@ class Operator(nn.Module, ABC):
             mask: Clouds only: False marks padding, which must not change any other point.
         """
 
+    def freeze(self) -> None:
+        """Compute what depends on the weights alone once and for all, before an export."""
+
     def hide_padding(
         self,
         coords: Float[Tensor, "B N D"],

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cato.cli import main
 from cato.data.generate import generate
 from cato.errors import InputError
 from cato.export import describe, export_run
@@ -49,8 +50,10 @@ def test_cato_is_checked_on_random_and_real_inputs_of_any_size(folder, exported)
     assert exported["path"] == str(folder / "runs/first/model.onnx")
     assert exported["dynamic"] == ["batch", "n1", "n2"]
     assert exported["largest_difference"] < 1e-4
-    assert "real" in exported["checked_on"]
-    assert len(exported["checked_on"]) == 6
+    assert [name for name in exported["checked_on"] if name.startswith("real")] == [
+        f"real, sample {number}" for number in range(3)
+    ]
+    assert len([name for name in exported["checked_on"] if "mesh" in name]) == 3
     assert exported["milliseconds_pytorch"] > 0
     assert exported["milliseconds_onnxruntime"] > 0
 
@@ -69,15 +72,44 @@ def test_the_example_of_the_page_needs_numpy_and_onnxruntime_only(folder, export
     (example,) = re.findall(r"^```python\n(import json.*?)^```", PAGE, re.M | re.S)
     test = load_splits(open_run(folder / "runs/first").config).test
     np.savez(folder / "in.npz", **test.arrays("inputs"))
-    alone = "\nimport sys\nassert not {'torch', 'cato'} & set(sys.modules)\n"
-    done = subprocess.run(
-        [sys.executable, "-c", example + alone], cwd=folder, capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    assert_runs_without_cato(example, folder, without=("cato", "torch"))
     with np.load(folder / "out.npz") as saved:
         found = saved["outputs"]
     expected = load_surrogate(open_run(folder / "runs/first")).predict(test.arrays()["inputs"])
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
+
+
+def test_the_example_of_the_page_needs_numpy_and_torch_only(folder):
+    (example,) = re.findall(
+        r"^```python\n(import numpy as np\nimport torch.*?)^```", PAGE, re.M | re.S
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        export_run(open_run(folder / "runs/first"), "pt2", folder / "darcy.pt2")
+    test = load_splits(open_run(folder / "runs/first").config).test
+    np.savez(folder / "in.npz", **test.arrays("inputs"))
+    assert_runs_without_cato(example, folder)
+    expected = load_surrogate(open_run(folder / "runs/first")).predict(test.arrays()["inputs"])
+    with np.load(folder / "out.npz") as saved:
+        tolerance = 1e-4 * np.abs(expected).max()
+        np.testing.assert_allclose(saved["outputs"], expected, rtol=0, atol=tolerance)
+
+
+def assert_runs_without_cato(example, folder, without=("cato",)):
+    alone = f"\nimport sys\nassert not {set(without)} & set(sys.modules)\n"
+    done = subprocess.run(
+        [sys.executable, "-c", example + alone], cwd=folder, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_inspect_tells_a_person_and_a_script_what_the_file_is(exported, capsys):
+    main(["inspect", exported["path"]])
+    told = " ".join(capsys.readouterr().out.split())
+    for words in ("cato", "darcy", "(batch, n1, n2, channel): x, y", "batch, n1, n2"):
+        assert words in told
+    main(["inspect", exported["path"], "--json"])
+    assert json.loads(capsys.readouterr().out) == describe(exported["path"])
 
 
 def test_an_existing_file_is_refused(folder, exported):
@@ -91,7 +123,7 @@ def test_without_data_the_check_is_on_random_inputs_and_says_so(folder, tmp_path
     figures = export_run(
         type(run)(run.folder, away, run.problem, run.record), "pt2", tmp_path / "model.pt2"
     )
-    assert "real" not in figures["checked_on"]
+    assert all(name.startswith("random") for name in figures["checked_on"])
     assert "random inputs only" in capsys.readouterr().err
     assert not (tmp_path / "nowhere").exists()
 

@@ -19,7 +19,8 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.models.layers.grid_operator import GridConfig, GridOperator
-from cato.models.layers.spectral import spectrum, synthesis
+from cato.models.layers.sizes import smaller
+from cato.models.layers.spectral import cut, spectrum, synthesis
 from cato.problem import Problem
 
 
@@ -53,13 +54,13 @@ class AxisSpectralConv(nn.Module):
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
         """Convolve along the axis, in the precision of the weights also inside autocast."""
         size = x.shape[self.axis]
-        num_kept = min(len(self.weight), (size + 1) // 2)
+        num_kept = smaller(self.weight.shape[0], (size + 1) // 2)
         kept = ((num_kept, 0),)
         with torch.autocast(x.device.type, enabled=False):
             z = spectrum(x.to(self.weight.dtype).transpose(self.axis, -1), kept)
-            weight = torch.view_as_complex(self.weight[:num_kept])
+            weight = torch.view_as_complex(cut(self.weight, 0, kept[0]))
             product = z.permute(3, 0, 2, 1).flatten(1, 2) @ weight
-            z = product.unflatten(1, (len(x), -1)).permute(1, 3, 2, 0)
+            z = product.unflatten(1, (x.shape[0], -1)).permute(1, 3, 2, 0)
             return synthesis(z, kept, (size,)).transpose(self.axis, -1)
 
 

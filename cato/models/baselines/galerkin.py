@@ -19,6 +19,7 @@ axes that are not periodic; no dropout; zero Dirichlet values are learnt and not
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar
 
 import torch
@@ -35,6 +36,7 @@ from cato.models.layers.galerkin_attention import galerkin_attention
 from cato.models.layers.grid_operator import MeshFrame
 from cato.models.layers.heads import check_heads
 from cato.models.layers.mlp import MLP
+from cato.models.layers.sizes import ceil_divide, larger
 from cato.models.layers.spectral import FourierLayer
 from cato.models.layers.stencil import Stencil
 from cato.models.layers.time import TimeEmbedding
@@ -75,11 +77,15 @@ def interpolation(
     The end nodes are kept; on an axis that wraps, the first node is, and the last is followed by
     the first.
     """
-    spacing = size / new_size if wraps else (size - 1) / max(new_size - 1, 1)
+    # Lengths are tensors because exporters divide plain sizes in less than double precision.
+    precise = partial(torch.full, (), dtype=torch.float64, device=like.device)
+    length, new_length = (size, new_size) if wraps else (size - 1, larger(new_size - 1, 1))
+    spacing = precise(length) / precise(new_length)
     place = spacing * torch.arange(new_size, device=like.device, dtype=torch.float64)
     distance = place[:, None] - torch.arange(size, device=like.device)
     if wraps:
-        distance = (distance + size / 2) % size - size / 2
+        period = precise(size)
+        distance = (distance + period / 2) % period - period / 2
     return (1 - distance.abs()).clamp_min(0).to(like.dtype)
 
 
@@ -236,7 +242,7 @@ class Galerkin(Operator):
         self, coords: Tensor, features: Tensor, time: Tensor | None, shape: tuple[int, ...]
     ) -> Prediction:
         """Scale down, transform, scale up, read out."""
-        coarse = tuple(-(-size // self.config.downscale) for size in shape)
+        coarse = tuple(ceil_divide(size, self.config.downscale) for size in shape)
         inputs = torch.cat((coords, features), dim=-1).transpose(1, 2).unflatten(2, shape)
         fine = inputs[:, : coords.shape[-1]]
         places = interpolate(fine, coarse, self.problem.periodic).flatten(2).transpose(1, 2)

@@ -109,7 +109,7 @@ class LatentSpectral(nn.Module):
         sizes = {"p": self.patch[0], "q": self.patch[1]}
         h = rearrange(h, "b (i p) (j q) c -> b i j (p q) c", **sizes)
         seen = rearrange(inside, "(i p) (j q) 1 -> (i j) 1 1 (p q)", **sizes) > 0
-        h = self.update(h.flatten(0, 2), seen.repeat(len(x), 1, 1, 1))
+        h = self.update(h.flatten(0, 2), seen.repeat(x.shape[0], 1, 1, 1))
         h = rearrange(h, "(b i j) (p q) c -> b c (i p) (j q)", i=rows, j=columns, p=self.patch[0])
         return x + h[..., : x.shape[2], : x.shape[3]]
 
@@ -118,7 +118,7 @@ class LatentSpectral(nn.Module):
     ) -> Float[Tensor, "P n C"]:
         """What is added to the nodes of the patches."""
         keys, values = (self.split(x) for x in self.key_value(nodes).chunk(2, dim=-1))
-        latent = self.latent.to(keys.dtype).expand(len(nodes), -1, -1, -1)
+        latent = self.latent.to(keys.dtype).expand(nodes.shape[0], -1, -1, -1)
         tokens = latent + F.scaled_dot_product_attention(latent, keys, values, attn_mask=seen)
         tokens = self.split(self.basis(self.join(tokens)))
         queries = self.split(self.query(nodes))

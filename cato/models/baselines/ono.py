@@ -82,11 +82,13 @@ class Whitening(nn.Module):
 
     covariance: Tensor
     num_batches: Tensor
+    inverse: Tensor | None
 
     def __init__(self, num_features: int) -> None:
         super().__init__()
         self.register_buffer("covariance", torch.eye(num_features))
         self.register_buffer("num_batches", torch.zeros(()))
+        self.register_buffer("inverse", None, persistent=False)
 
     def forward(
         self, phi: Float[Tensor, "B N E"], weights: Float[Tensor, "#B N 1"]
@@ -94,18 +96,25 @@ class Whitening(nn.Module):
         """Whiten; `weights` say how much each point of a sample counts, and sum to one."""
         with torch.autocast(phi.device.type, enabled=False):
             precise = phi.double()  # sums over many points would lose what is to be inverted
+            kind = torch.promote_types(phi.dtype, torch.float32)
+            if self.inverse is not None:
+                return (precise @ self.inverse.mT).to(kind)
             if self.training:
                 covariance = (precise.mT @ (weights * precise)).mean(0)
                 self.remember(covariance.detach())
             else:
                 covariance = self.covariance.double()
-            # Features that depend on each other: eigenvalues at the rounding of φ itself.
-            rounding = torch.finfo(torch.promote_types(phi.dtype, torch.float32)).eps
-            size = rounding * covariance.shape[0] * covariance.trace()
-            identity = torch.eye(covariance.shape[0], dtype=precise.dtype, device=phi.device)
-            factor = torch.linalg.cholesky(covariance + size * identity)
-            psi = torch.linalg.solve_triangular(factor.mT, precise, upper=True, left=False)
-            return psi.to(torch.promote_types(phi.dtype, torch.float32))
+            factor = cholesky_factor(covariance, torch.finfo(kind).eps)
+            return torch.linalg.solve_triangular(factor.mT, precise, upper=True, left=False).to(
+                kind
+            )
+
+    @torch.no_grad()
+    def freeze(self) -> None:
+        """Keep L⁻¹ of the running covariance: what is exported knows no Cholesky factors."""
+        factor = cholesky_factor(self.covariance.double(), torch.finfo(torch.float32).eps)
+        identity = torch.eye(factor.shape[0], dtype=factor.dtype, device=factor.device)
+        self.inverse = torch.linalg.solve_triangular(factor, identity, upper=False)
 
     @torch.no_grad()
     def remember(self, covariance: Float[Tensor, "E E"]) -> None:
@@ -113,6 +122,13 @@ class Whitening(nn.Module):
         self.num_batches += 1
         share = (1 / self.num_batches).clamp_min(1 - _MOMENTUM)
         self.covariance.lerp_(covariance.to(self.covariance.dtype), share)
+
+
+def cholesky_factor(covariance: Float[Tensor, "E E"], rounding: float) -> Float[Tensor, "E E"]:
+    """L with L Lᵀ = C + εI: features that depend on each other have eigenvalues at the rounding."""
+    size = rounding * covariance.shape[0] * covariance.trace()
+    identity = torch.eye(covariance.shape[0], dtype=covariance.dtype, device=covariance.device)
+    return torch.linalg.cholesky(covariance + size * identity)
 
 
 class ONOBlock(nn.Module):
@@ -184,6 +200,12 @@ class ONO(Operator):
         for block in self.blocks:
             x, f = block(x, f, weights, mask)
         return Prediction(f)
+
+    def freeze(self) -> None:
+        """See `Operator.freeze`."""
+        for module in self.modules():
+            if isinstance(module, Whitening):
+                module.freeze()
 
     def hidden_matrices(self) -> list[nn.Parameter]:
         """The matrices of the blocks but the very last, which maps to the outputs."""

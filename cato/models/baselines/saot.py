@@ -66,7 +66,11 @@ def haar(x: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *half C2"]:
     The channels of n axes multiply by 2ⁿ. The last node of an odd axis is repeated.
     """
     for axis in range(1, x.ndim - 1):
-        if x.shape[axis] % 2:
+        size = x.shape[axis]
+        if not isinstance(size, int):  # an exporter's symbol: its file is for even and odd sizes
+            index = torch.arange(size + size % 2, device=x.device).clamp_max(size - 1)
+            x = x.index_select(axis, index)
+        elif size % 2:
             x = torch.cat((x, x.narrow(axis, -1, 1)), dim=axis)
         even, odd = x.unflatten(axis, (-1, 2)).unbind(axis + 1)
         x = torch.cat((even + odd, even - odd), dim=-1) * sqrt(0.5)

@@ -23,6 +23,7 @@ from torch.nn import functional as F
 from cato.config import Count
 from cato.models.layers.channels import ChannelLinear
 from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.sizes import larger, share_of
 from cato.models.layers.spectral import SpectralConv, resample
 from cato.problem import Problem
 
@@ -91,4 +92,4 @@ class UNO(GridOperator):
 
 def level_shapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
     """The meshes of all levels, finest first."""
-    return [tuple(max(2, round(r * n)) for n in shape) for r in _RESOLUTIONS]
+    return [tuple(larger(2, share_of(r, n)) for n in shape) for r in _RESOLUTIONS]

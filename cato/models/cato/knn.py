@@ -4,7 +4,9 @@ The search compares all pairs, a block of query points at a time, so its memory 
 N². Distances are summed from coordinate differences and not from ‖x‖² + ‖y‖² − 2xᵀy: the latter
 loses the small distances to rounding, and altogether under bf16 autocast.
 
-Among points at exactly the same distance the choice depends on their order.
+Clouds from meshes have many points at the same distance. Among those the first in the cloud is the
+nearest, and distances take no operation that processors round differently (no fused multiply-add):
+so every runtime finds the same neighbours, and an exported file those of its model.
 """
 
 from collections.abc import Sequence
@@ -13,8 +15,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-_MAX_PAIRS = 2**22
+_MAX_PAIRS = 2**20
 """Pairs of points whose distances are held at a time."""
+_STEP = 2.0**-50
+"""How much farther the next point of the cloud is taken to be, relatively: four times what double
+precision resolves, and for 2²⁴ points still less than float32 does."""
 
 
 def wrap(difference: Tensor, period: float | None) -> Tensor:
@@ -46,31 +51,49 @@ def nearest_neighbours(
         index is then the point's own.
     """
     batch, num_points, _ = coords.shape
-    rows = max(1, _MAX_PAIRS // (batch * num_points))
     num_neighbours = min(num_neighbours, num_points)
+    exporting = torch.compiler.is_exporting()
+    # Pieces would fix the number of points in an exported file.
+    rows = num_points if exporting else max(1, _MAX_PAIRS // (batch * num_points))
     nearest, far = [], []
     start = 0
     while start < num_points:  # a range would make torch.compile specialise on the number of points
-        squared = _squared_distances(coords[:, start : start + rows], coords, period)
-        if mask is not None:
-            squared.masked_fill_(~mask[:, None], torch.inf)
-        squared.diagonal(start, dim1=1, dim2=2).fill_(-1)  # first even among coincident points
-        distance, index = squared.topk(num_neighbours, largest=False)
+        distance = _distances(coords, start, rows, period, mask)
+        if coords.device.type == "cpu" and not exporting:
+            # Bits order as the numbers do, and are sorted faster: there is no NaN among integers.
+            bits, index = distance.view(torch.int64).topk(num_neighbours, largest=False)
+            distance = bits.view(distance.dtype)
+        else:
+            distance, index = distance.topk(num_neighbours, largest=False)
         nearest.append(index)
-        far.append(distance.isinf())
+        far.append(distance == torch.inf)
         start += rows
     index, absent = torch.cat(nearest, dim=1), torch.cat(far, dim=1)
     return torch.where(absent, index[..., :1], index), absent
 
 
-def _squared_distances(
-    queries: Float[Tensor, "B Q D"], points: Float[Tensor, "B N D"], period: Sequence[float | None]
+def _distances(
+    coords: Float[Tensor, "B N D"],
+    start: int,
+    rows: int,
+    period: Sequence[float | None],
+    mask: Bool[Tensor, "B N"] | None,
 ) -> Float[Tensor, "B Q N"]:
-    squared = queries.new_zeros(len(queries), queries.shape[1], points.shape[1])
-    for x, y, length in zip(queries.unbind(-1), points.unbind(-1), period, strict=True):
+    """Squared distances of Q = `rows` points from all: no two of a row equal, own ones negative."""
+    columns = coords.mT.contiguous()
+    queries = columns[..., start : start + rows]
+    squared = coords.new_full((), torch.finfo(coords.dtype).tiny)  # coincident points differ, too
+    for x, y, length in zip(queries.unbind(1), columns.unbind(1), period, strict=True):
         difference = wrap(x[:, :, None] - y[:, None], length)
-        squared.addcmul_(difference, difference)
-    return squared
+        squared = difference.mul_(difference).add_(squared)
+    if mask is not None:
+        squared.masked_fill_(~mask[:, None], torch.inf)
+    # Doubles have room for the order of the points; MPS has none, ties there fall as they may.
+    precision = torch.float32 if coords.device.type == "mps" else torch.float64
+    number = torch.arange(coords.shape[1], device=coords.device)
+    order = 1 + _STEP * number.to(precision)
+    order = torch.where(number[start : start + rows, None] == number, -1.0, order)
+    return squared.to(precision).mul_(order)
 
 
 def gather_neighbours(

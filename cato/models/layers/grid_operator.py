@@ -23,6 +23,7 @@ from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.models.layers.channels import ChannelLinear, ChannelMLP
 from cato.models.layers.geo import GeoConfig, GeoFrame
+from cato.models.layers.sizes import share_of
 from cato.models.layers.time import TimeEmbedding
 from cato.problem import Problem
 
@@ -66,7 +67,7 @@ class MeshFrame(nn.Module):
         """Nodes to padded grid, network, crop; the positions say nothing here."""
         height, width = shape
         rows, columns = (
-            0 if closed else round(self.padding * n)
+            0 if closed else share_of(self.padding, n)
             for closed, n in zip(self.periodic, shape, strict=True)
         )
         x = network(F.pad(h.unflatten(2, shape), (0, columns, 0, rows)))

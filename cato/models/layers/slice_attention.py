@@ -69,9 +69,9 @@ class SliceAttention(nn.Module):
         tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
         slice_weight, bias = self.slice.weight.T / tau, self.slice.bias / tau
         heads = rearrange(x, "b n (m c) -> (b m) n c", m=self.heads)
-        copies = (len(x), 1, 1)
+        copies = (x.shape[0], 1, 1)
         scores = torch.baddbmm(bias.repeat(copies), heads, slice_weight.repeat(copies))
-        weights = torch.softmax(scores, dim=-1).unflatten(0, (len(x), self.heads))
+        weights = torch.softmax(scores, dim=-1).unflatten(0, (x.shape[0], self.heads))
         return weights if mask is None else weights * mask[:, None, :, None]
 
 

@@ -16,6 +16,7 @@ one axis after the other: on CPUs at least as fast as an FFT forth and back, fou
 lengths that FFTs do not like. All runs in the precision of the weights, also inside autocast.
 """
 
+from functools import reduce
 from math import sqrt
 
 import torch
@@ -23,6 +24,7 @@ from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from cato.models.layers.channels import ChannelLinear
+from cato.models.layers.sizes import smaller
 
 Kept = tuple[tuple[int, int], ...]
 """For each mesh axis, how many non-negative and how many negative frequencies are kept."""
@@ -30,16 +32,22 @@ Kept = tuple[tuple[int, int], ...]
 
 def kept_modes(modes: tuple[int, ...], *shapes: tuple[int, ...]) -> Kept:
     """The frequencies below `modes` that all the given meshes have."""
-    sizes = [min(sizes) for sizes in zip(*shapes, strict=True)]
-    ranges = [(min(m, (n + 1) // 2), min(m, n // 2)) for m, n in zip(modes, sizes, strict=True)]
+    sizes = [reduce(smaller, sizes) for sizes in zip(*shapes, strict=True)]
+    ranges = [
+        (smaller(m, (n + 1) // 2), smaller(m, n // 2)) for m, n in zip(modes, sizes, strict=True)
+    ]
     return (*ranges[:-1], (ranges[-1][0], 0))
 
 
-def _cut(x: Tensor, axis: int, kept: tuple[int, int]) -> Tensor:
+def cut(x: Tensor, axis: int, kept: tuple[int, int]) -> Tensor:
     """The first and the last entries of an axis, as many as kept says."""
     num_first, num_last = kept
-    size = x.shape[axis]
-    if num_first + num_last == size:
+    size, num_kept = x.shape[axis], num_first + num_last
+    if not isinstance(num_kept, int):  # an exporter's symbol, whose value must not be asked for
+        index = torch.arange(num_kept, device=x.device)
+        index = torch.where(index < num_first, index, index + (size - num_kept))
+        return x.index_select(axis, index)
+    if num_kept == size:
         return x
     first = x.narrow(axis, 0, num_first)
     return torch.cat((first, x.narrow(axis, size - num_last, num_last)), axis)
@@ -48,10 +56,16 @@ def _cut(x: Tensor, axis: int, kept: tuple[int, int]) -> Tensor:
 def waves(size: int, kept: tuple[int, int], like: Tensor) -> Complex[Tensor, "K n"]:
     """exp(2πi k j / n) for the kept frequencies k of an axis with n nodes j."""
     num_first, num_last = kept
-    k = torch.arange(-num_last, num_first, device=like.device).roll(num_first)
+    k = torch.arange(num_first + num_last, device=like.device)
+    k = torch.where(k < num_first, k, k - (num_first + num_last))
     j = torch.arange(size, device=like.device)
     # Whole turns are dropped while the numbers are integers, which keeps all digits.
-    angle = (torch.outer(k, j) % size).to(like.dtype) * (2 * torch.pi / size)
+    if isinstance(size, int):
+        angle = (torch.outer(k, j) % size).to(like.dtype) * (2 * torch.pi / size)
+    else:  # an exporter's symbol: ONNX has no remainder by it, and .pt2 files no such fraction
+        period = torch.full((), size, device=like.device)
+        turn = (2 * torch.pi / period.double()).to(like.dtype)
+        angle = (torch.outer(k, j) % period).to(like.dtype) * turn
     return torch.complex(angle.cos(), angle.sin())
 
 
@@ -79,9 +93,10 @@ def synthesis(
     """The real function with spectrum `z` over the last axes, on a mesh of the given shape."""
     for axis, (ends, size) in enumerate(zip(kept[:-1], shape[:-1], strict=True), start=-len(kept)):
         z = (z.movedim(axis, -1) @ waves(size, ends, z.real)).movedim(-1, axis)
+    parts = torch.view_as_real(z)
     # Each column but the first stands for its conjugate, too.
-    z = torch.view_as_real(torch.cat((z[..., :1], 2 * z[..., 1:]), dim=-1))
-    return z.flatten(-2) @ real_waves(shape[-1], kept[-1][0], z)
+    parts = torch.cat((parts[..., :1, :], 2 * parts[..., 1:, :]), dim=-2)
+    return parts.flatten(-2) @ real_waves(shape[-1], kept[-1][0], parts)
 
 
 def resample(x: Float[Tensor, "B C *S"], shape: tuple[int, ...]) -> Float[Tensor, "B C *T"]:
@@ -94,7 +109,12 @@ def resample(x: Float[Tensor, "B C *S"], shape: tuple[int, ...]) -> Float[Tensor
         x = x.to(torch.promote_types(x.dtype, torch.float32))
         for axis, size in enumerate(shape, start=2):
             if x.shape[axis] != size:
-                num_kept = (min(size, x.shape[axis]) + 1) // 2
+                num_kept = (smaller(size, x.shape[axis]) + 1) // 2
+                if torch.compiler.is_exporting():  # ONNX cannot pad a spectrum
+                    kept = ((num_kept, 0),)
+                    z = spectrum(x.movedim(axis, -1), kept)
+                    x = synthesis(z, kept, (size,)).movedim(-1, axis)
+                    continue
                 z = torch.fft.rfft(x, dim=axis, norm="forward").narrow(axis, 0, num_kept)
                 x = torch.fft.irfft(z, n=size, dim=axis, norm="forward")
         return x
@@ -132,9 +152,10 @@ class SpectralConv(nn.Module):
         self, z: Complex[Tensor, "B C_in *K"], kept: Kept
     ) -> Complex[Tensor, "B C_out *K"]:
         """W(k) z(k) for the kept frequencies."""
-        weight = torch.view_as_complex(self.weight)
+        weight: Tensor = self.weight
         for axis, ends in enumerate(kept):
-            weight = _cut(weight, axis, ends)
+            weight = cut(weight, axis, ends)
+        weight = torch.view_as_complex(weight)
         out = z.flatten(2).permute(2, 0, 1) @ weight.flatten(0, -3)
         return out.permute(1, 2, 0).unflatten(2, z.shape[2:])
 

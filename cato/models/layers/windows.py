@@ -1,11 +1,11 @@
 """Meshes whose size is no multiple of the windows cut from them."""
 
-from math import ceil
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
+
+from cato.models.layers.sizes import ceil_divide
 
 
 def pad_to_multiple(
@@ -25,7 +25,7 @@ def pad_to_multiple(
     inside = h.new_ones((*h.shape[1:3], 1))
     for axis, (multiple, wraps) in enumerate(zip(multiples, periodic, strict=True), start=1):
         size = h.shape[axis]
-        padded = multiple * ceil(size / multiple)
+        padded = multiple * ceil_divide(size, multiple)
         if wraps:
             index = torch.arange(padded, device=h.device) % size
             h, inside = h.index_select(axis, index), inside.index_select(axis - 1, index)
