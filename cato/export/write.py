@@ -185,8 +185,9 @@ def _training(run: Run) -> Metadata:
 def _real_arrays(run: Run) -> list[Arrays]:
     """Held-out samples of the run's data, if they are there; they are not generated for this."""
     data = _validation(run.config)
-    num_samples = 0 if data is None else min(len(data), _REAL_SAMPLES)
-    return [_sample_arrays(data, number) for number in range(num_samples) if data is not None]
+    if data is None:
+        return []
+    return [_sample_arrays(data, number) for number in range(min(len(data), _REAL_SAMPLES))]
 
 
 def _sample_arrays(data: Dataset, number: int) -> Arrays:

@@ -45,10 +45,6 @@ class AirfoilEditor(Editor):
 
         return draw_parameters(rng)
 
-    def physical(self, values: np.ndarray) -> np.ndarray:
-        """The same."""
-        return values
-
     def given(self, values: np.ndarray) -> Given:
         """The mesh around the foil."""
         from cato.solvers.airfoil_mesh import mesh
@@ -142,10 +138,6 @@ class PlasticityEditor(Editor):
         from cato.solvers.plasticity import draw_die
 
         return draw_die(rng)
-
-    def physical(self, values: np.ndarray) -> np.ndarray:
-        """The same."""
-        return values
 
     def given(self, values: np.ndarray) -> Given:
         """The height of the die above every column of the mesh."""

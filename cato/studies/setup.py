@@ -63,7 +63,7 @@ class Setup:
         """CATO, or CATO-PC where the benchmark is a cloud."""
         return default_model(get_benchmark(benchmark).problem(self.scale))
 
-    def provide_data(self, jobs: Iterable[RunConfig]) -> None:
+    def _provide_data(self, jobs: Iterable[RunConfig]) -> None:
         """Generate the data of jobs that are missing; whole scales first, they serve for parts."""
         specs = {data_spec(config) for config in jobs}
         for spec in sorted(specs, key=lambda spec: (spec.count is not None, spec.file_name)):
@@ -71,7 +71,7 @@ class Setup:
 
     def train(self, jobs: Mapping[str, RunConfig], label: str) -> dict[str, Run]:
         """The finished run of every job; trains and evaluates what is missing."""
-        self.provide_data(jobs.values())
+        self._provide_data(jobs.values())
         if self.minutes is not None:
             jobs = in_equal_time(jobs, self.minutes, self.runs, self.workers)
         return run_jobs(jobs, self.runs, self.workers, label)

@@ -28,7 +28,7 @@ def samples_of(tmp_path, naming=None, **arrays):
 
 
 def tensor_grid(mesh, start, step):
-    axes = [a + h * np.arange(n) for n, a, h in zip(mesh, start, step, strict=False)]
+    axes = [start[k] + step[k] * np.arange(n) for k, n in enumerate(mesh)]
     return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
 
 
