@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 .PHONY: demo test test-slow lint docs bench bench-serve bench-solvers survey cards pretrained clean \
-        study study-cato study-theory study-choices study-rates study-time study-longer study-epochs study-ablation \
+        study study-theory study-choices study-rates study-time study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
 $(READY): pyproject.toml constraints.txt
@@ -48,13 +48,10 @@ bench-solvers: $(READY)  ## seconds per sample of the six solvers, as ratios to 
 survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statistics and pictures for the cards
 	$(BIN)/python benchmarks/survey.py
 
-study-cato: $(READY)  ## CATO on the six benchmarks at small scale, three seeds; about an hour on two cores, resumable
-	$(BIN)/cato study compare --seeds 0 1 2 --runs runs/study-cato --out docs/benchmarks/results
-
 # The paper's evidence: each part is resumable and writes docs/studies/NAME; runs are kept in runs/studies.
 BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
 STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
-study: study-theory study-choices study-rates study-time study-longer study-epochs study-ablation study-chart \
+study: study-theory study-choices study-rates study-time study-epochs study-ablation study-chart \
        study-scaling study-efficiency study-gallery study-report  ## everything below, about ten hours on two cores
 
 study-theory: $(READY)  ## the paper's lemmas executed
@@ -69,9 +66,6 @@ study-rates: $(READY)  ## the same sweep of learning rates for every model
 
 study-time: $(READY)  ## every model on every benchmark in the same time
 	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 1.5 --seeds 0 1 2 --rivals 2
-
-study-longer: $(READY)  ## models that need more than three minutes on Darcy to leave the training mean far behind
-	$(call STUDY,compare,longer) --models ono oformer gnot --benchmarks darcy --minutes 9
 
 study-epochs: $(READY)  ## the strongest models with the same epochs
 	$(call STUDY,compare,epochs) --models cato saot transolver --share 0.25 --seeds 0 1 2 --rivals 2

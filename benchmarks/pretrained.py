@@ -22,6 +22,7 @@ from cato.errors import InputError, Interrupted
 from cato.files import atomic_write, write_json
 from cato.models.registry import default_model
 from cato.progress import note
+from cato.studies.compare import draw_median
 from cato.training.checkpoint import load_checkpoint, save_checkpoint
 from cato.training.config import DataConfig, command_of, recipe
 from cato.training.evaluate import evaluate_run
@@ -30,6 +31,7 @@ from cato.training.train import resume, train
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "pretrained.md"
+PICTURES = PAGE.parent / "images"
 RUNS = Path("runs") / "pretrained-training"
 
 
@@ -41,8 +43,10 @@ def main() -> None:
     try:
         for source in given or BENCHMARKS:
             run = open_run(source) if given else trained(source)
-            ship(run, PRETRAINED / run.config.benchmark)
-            note(f"shipped {run.config.benchmark}")
+            name = run.config.benchmark
+            ship(run, PRETRAINED / name)
+            draw_median(open_run(PRETRAINED / name), PICTURES / f"pretrained-{name}.png")
+            note(f"shipped {name}")
     except (InputError, Interrupted) as error:
         sys.exit(str(error))
     with atomic_write(PAGE) as temporary:
@@ -185,7 +189,11 @@ def section(card: dict[str, Any]) -> list[str]:
         "files": f"[cato/pretrained/{name}](../cato/pretrained/{name})",
     }
     table = [f"| {key} | {value} |" for key, value in facts.items()]
-    return [f"## {name}", "", benchmark.description, "", "| | |", "|---|---|", *table, ""]
+    picture = f"![{benchmark.title}: a test sample of median error](images/pretrained-{name}.png)"
+    return [
+        *(f"## {name}", "", benchmark.description, "", "| | |", "|---|---|", *table, ""),
+        *(picture, ""),
+    ]
 
 
 if __name__ == "__main__":

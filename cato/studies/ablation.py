@@ -33,12 +33,14 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     },
     "projections": {"separate for each axis": {"model": {"share_qkv": False}}},
     "local operator": {"without": {"model": {"kernel": 0}}},
-    "stencil": {"5 × 5": {"model": {"kernel": 5}}},
+    "stencil": {
+        "5 × 5": {"model": {"kernel": 5}},
+        "7 × 7": {"model": {"kernel": 7}},
+    },
     "rotary scale": {
         "1, as in the paper": {"model": {"rotary_scale": 1.0}},
         "10": {"model": {"rotary_scale": 10.0}},
         "30": {"model": {"rotary_scale": 30.0}},
-        "100": {"model": {"rotary_scale": 100.0}},
         "learned from 10": {"model": {"rotary_scale": 10.0, "learn_rotary_scale": True}},
     },
     "width of the MLP": {
@@ -80,12 +82,8 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
         "gradients in raw units": {"loss": {"gradient_scale": "raw"}},
     },
     "optimizer": {
-        "AdamW 1e-3": {"train": {"optimizer": "adamw"}},
-        "AdamW 2e-3": {"train": {"optimizer": "adamw", "learning_rate": 2e-3}},
-    },
-    "learning rate of Muon": {
-        "1e-3": {"train": {"muon_learning_rate": 1e-3}},
-        "4e-3": {"train": {"muon_learning_rate": 4e-3}},
+        "AdamW 1e-3": {"train": {"optimizer": "adamw", "learning_rate": 1e-3}},
+        "AdamW 3e-3": {"train": {"optimizer": "adamw", "learning_rate": 3e-3}},
     },
     "scale of the residual updates": {
         "0.1": {"model": {"layer_scale": 0.1}},

@@ -19,7 +19,7 @@ from cato.files import read_json, write_json
 from cato.models.registry import default_model, model_entry
 from cato.progress import note
 from cato.studies.jobs import figures_of
-from cato.studies.outcomes import budget_of, num_parameters, outcome, percent
+from cato.studies.outcomes import budget_of, median_sample, num_parameters, outcome, percent
 from cato.studies.setup import Setup
 from cato.training.config import RunConfig
 from cato.training.evaluate import evaluate, solver_seconds
@@ -67,7 +67,10 @@ def compare(
     }
     write_json(setup.out / "compare.json", results)
     for name in benchmarks:
-        _picture(next(run for run in finished.values() if run.config.benchmark == name), setup.out)
+        draw_median(
+            next(run for run in finished.values() if run.config.benchmark == name),
+            setup.out / f"{name}.png",
+        )
     write_page(results, setup.out)
     return results
 
@@ -148,16 +151,15 @@ def _times(run: Run) -> dict[str, float]:
     }
 
 
-def _picture(run: Run, out: Path) -> None:
-    """The test sample of median error, as this run solves it."""
+def draw_median(run: Run, path: Path) -> None:
+    """A picture of the test sample of median error, as this run solves it."""
     surrogate, test = load_surrogate(run), load_splits(run.config).test
     errors = evaluate(surrogate, test, None).errors
-    index = int(errors.argsort()[len(errors) // 2])
+    index = median_sample(errors)
     model, benchmark = model_entry(run.config.model_name), get_benchmark(run.config.benchmark)
     title = f"{model.title} on {benchmark.title}: test sample {index}, error {errors[index]:.2%}"
-    figure = sample_figure(surrogate, test, index, title)
-    out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out / f"{run.config.benchmark}.png", dpi=DPI)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    sample_figure(surrogate, test, index, title).savefig(path, dpi=DPI)
 
 
 def write_page(results: dict[str, Any], out: Path) -> None:

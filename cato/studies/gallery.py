@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from cato.data.benchmarks import get_benchmark
@@ -19,6 +18,7 @@ from cato.physics import relative_l2
 from cato.progress import progress_bar
 from cato.studies.compare import models_for, plan
 from cato.studies.jobs import is_done
+from cato.studies.outcomes import median_sample
 from cato.studies.setup import Setup
 from cato.training.evaluate import solve_all
 from cato.training.run import Run, environment, open_run
@@ -79,11 +79,6 @@ def compared_runs(
     for name, config in jobs.items():
         found.setdefault(config.benchmark, {})[config.model_name] = open_run(runs / name)
     return found
-
-
-def median_sample(errors: Float[Tensor, " S"]) -> int:
-    """The sample with as many smaller errors as larger ones, or one more of the smaller."""
-    return int(errors.argsort(stable=True)[len(errors) // 2])
 
 
 def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:

@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from statistics import mean, stdev
 from typing import Any
 
+from jaxtyping import Float
+from torch import Tensor
+
 from cato.studies.jobs import figures_of
 from cato.training.run import Run
 from cato.training.weights import load_surrogate
@@ -28,6 +31,11 @@ def outcome(runs: Sequence[Run]) -> dict[str, Any]:
 def num_parameters(run: Run) -> int:
     """Of the trained model."""
     return sum(p.numel() for p in load_surrogate(run).model.parameters())
+
+
+def median_sample(errors: Float[Tensor, " S"]) -> int:
+    """The sample with as many smaller errors as larger ones, or one more of the smaller."""
+    return int(errors.argsort(stable=True)[len(errors) // 2])
 
 
 def spread(values: Sequence[float]) -> float | None:

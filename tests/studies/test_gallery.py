@@ -14,7 +14,8 @@ from PIL import Image
 from cato.errors import InputError
 from cato.problem import Problem
 from cato.studies.compare import compare
-from cato.studies.gallery import compared_runs, gallery, median_sample, write_page
+from cato.studies.gallery import compared_runs, gallery, write_page
+from cato.studies.outcomes import median_sample
 from cato.studies.setup import Setup
 from cato.viz.cases import Case
 from cato.viz.gallery import Answer, gallery_animation, gallery_figure
