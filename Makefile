@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 .PHONY: demo test test-slow lint docs bench bench-serve bench-solvers survey cards pretrained clean \
-        study study-theory study-choices study-rates study-time study-epochs study-ablation \
+        study study-theory study-choices study-remedies study-rates study-time study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
 $(READY): pyproject.toml constraints.txt
@@ -51,18 +51,23 @@ survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statisti
 # The paper's evidence: each part is resumable and writes docs/studies/NAME; runs are kept in runs/studies.
 BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
 STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
-study: study-theory study-choices study-rates study-time study-epochs study-ablation study-chart \
+study: study-theory study-choices study-remedies study-rates study-time study-epochs study-ablation study-chart \
        study-scaling study-efficiency study-gallery study-report  ## everything below, about ten hours on two cores
 
 study-theory: $(READY)  ## the paper's lemmas executed
 	$(BIN)/cato study theory --out docs/studies/theory
 
 study-choices: $(READY)  ## what the paper leaves open, decided on validation; the defaults follow
-	$(call STUDY,ablation,choices) --benchmarks darcy airfoil --share 0.5 \
-	  --questions "rotary scale" heads "learning rate of Muon" "width of the MLP" projections stencil "width of the chart"
+	$(call STUDY,ablation,choices) --benchmarks darcy --minutes 1 \
+	  --questions "rotary scale" heads "width of the MLP" projections stencil "width of the chart"
+
+study-remedies: $(READY)  ## what makes CATO better where it is not first
+	$(call STUDY,ablation,remedies) --benchmarks navier_stokes pipe --minutes 1 \
+	  --questions "rotary scale" heads stencil capacity "batch size" "frames in a step"
 
 study-rates: $(READY)  ## the same sweep of learning rates for every model
 	$(call STUDY,rates,rates) --minutes 0.5
+	$(call STUDY,rates,rates-cloud) --models cato_pc --minutes 1.5
 
 study-time: $(READY)  ## every model on every benchmark in the same time
 	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 1.5 --seeds 0 1 2 --rivals 2

@@ -24,6 +24,7 @@ STUDIES = {
     "epochs": ("compare", "Models with equal epochs", "make study-epochs"),
     "rates": ("rates", "Learning rates", "make study-rates"),
     "choices": ("ablation", "Open choices", "make study-choices"),
+    "remedies": ("ablation", "Remedies where CATO is not first", "make study-remedies"),
     "ablation": ("ablation", "Parts left out", "make study-ablation"),
     "scaling": ("scaling", "Scaling", "make study-scaling"),
     "efficiency": ("efficiency", "Efficiency", "make study-efficiency"),
