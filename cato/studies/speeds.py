@@ -1,12 +1,14 @@
 """The same time for every training: how many steps each model can do in it.
 
-A step is timed in processor seconds of one thread: the wall-clock of a core that does nothing else,
-whatever other jobs run beside. The number of steps follows from it before any training begins, so a
-study that is killed, resumed or run on a busy machine gives every model what it is due.
+A step is timed in processor seconds of one thread, so that waiting for a core does not count. What
+runs on the other cores still slows it, so it is measured against matmuls of the same moment, and
+these against the matmul of when the study began. The number of steps follows from it before any
+training begins: a study that is killed, resumed or run on a busy machine gives every model what it
+is due.
 
     python -m cato.studies.speeds        one measurement, as a study starts it
 
-reads the settings as one line of JSON and prints the seconds of a step.
+reads the settings as one line of JSON and prints what a step takes, in matmuls.
 """
 
 import hashlib
@@ -19,6 +21,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 from cato.data.generate import num_cores
 from cato.errors import InputError
@@ -28,7 +31,10 @@ from cato.subprocesses import start_module
 from cato.training.config import RunConfig, run_config
 
 SPEEDS = "speeds.json"
-"""In the folder of the runs: seconds of a step by `speed_key`."""
+"""In the folder of the runs: seconds of a step by `speed_key`, and of `UNIT`."""
+UNIT = "matmul"
+MATMUL, NUM_MATMULS = 1024, 20
+"""Size of the matmuls that are the unit, and how many give its median."""
 
 
 def in_equal_time(
@@ -59,15 +65,17 @@ def measure_speeds(
     unknown = {key: config for key, config in unknown.items() if key not in speeds}
     if not unknown:
         return speeds
+    if UNIT not in speeds:
+        speeds[UNIT] = _measure_apart(None)
     with (
         ThreadPoolExecutor(workers or num_cores()) as pool,
         progress_bar("timing steps", len(unknown)) as bar,
     ):
         measured = pool.map(_measure_apart, unknown.values())
-        for number, (key, seconds) in enumerate(zip(unknown, measured, strict=True), start=1):
-            speeds[key] = seconds
+        for number, (key, matmuls) in enumerate(zip(unknown, measured, strict=True), start=1):
+            speeds[key] = matmuls * speeds[UNIT]
             write_json(path, speeds)
-            bar(number, f"{key} {1000 * seconds:.0f} ms")
+            bar(number, f"{key} {1000 * speeds[key]:.0f} ms")
     return speeds
 
 
@@ -81,14 +89,29 @@ def speed_key(config: RunConfig) -> str:
     return f"{config.benchmark}-{config.scale}-{config.model_name}-{digest[:8]}"
 
 
-def _measure_apart(config: RunConfig) -> float:
-    """Time in a process of its own, on one thread."""
+def _measure_apart(config: RunConfig | None) -> float:
+    """A step in matmuls, or seconds of a matmul, in a process of its own with one thread."""
     process = start_module("cato.studies.speeds", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    printed, complaint = process.communicate(json.dumps(config.to_dict()).encode() + b"\n")
+    settings = json.dumps(config and config.to_dict())
+    printed, complaint = process.communicate(settings.encode() + b"\n")
     if process.returncode:
         last = complaint.decode(errors="replace").strip().splitlines()[-1:]
-        raise InputError(f"{speed_key(config)} cannot be timed: {' '.join(last)}")
+        what = UNIT if config is None else speed_key(config)
+        raise InputError(f"{what} cannot be timed: {' '.join(last)}")
     return float(printed)
+
+
+def seconds_per_matmul(clock: Callable[[], float] = time.monotonic) -> float:
+    """Of this moment, the median."""
+    import torch
+
+    matrix = torch.randn(MATMUL, MATMUL)
+    times = []
+    for _ in range(NUM_MATMULS):
+        began = clock()
+        matrix @ matrix
+        times.append(clock() - began)
+    return median(times)
 
 
 def seconds_per_step(config: RunConfig, clock: Callable[[], float] = time.monotonic) -> float:
@@ -110,8 +133,13 @@ def main() -> None:
     import torch
 
     torch.set_num_threads(1)
-    config = run_config(json.loads(sys.stdin.readline()), "study")
-    print(seconds_per_step(config, time.process_time))
+    settings, clock = json.loads(sys.stdin.readline()), time.process_time
+    before = seconds_per_matmul(clock)
+    if settings is None:
+        print(before)
+        return
+    step = seconds_per_step(run_config(settings, "study"), clock)
+    print(2 * step / (before + seconds_per_matmul(clock)))
 
 
 if __name__ == "__main__":
