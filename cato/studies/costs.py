@@ -228,21 +228,30 @@ def timed(
     seconds: list[float] = []
     ratios: list[float] = []
     while len(seconds) < repeats:
-        before = seconds_of(lambda: matrix @ matrix)
-        taken = seconds_of(work)
-        around = (before + seconds_of(lambda: matrix @ matrix)) / 2
+        taken, matmuls = in_matmuls(work, matrix)
         seconds.append(taken)
-        ratios.append(taken / around)
+        ratios.append(matmuls)
         if taken > patience:
             break
     return median(seconds), median(ratios)
 
 
-def seconds_of(work: Callable[[], Any]) -> float:
-    """Wall time of one call."""
-    began = time.perf_counter()
+def in_matmuls(
+    work: Callable[[], Any],
+    matrix: Float[Tensor, "N N"],
+    clock: Callable[[], float] = time.perf_counter,
+) -> tuple[float, float]:
+    """Seconds of one call, and the same in squarings of the matrix before and after it."""
+    before = seconds_of(lambda: matrix @ matrix, clock)
+    taken = seconds_of(work, clock)
+    return taken, 2 * taken / (before + seconds_of(lambda: matrix @ matrix, clock))
+
+
+def seconds_of(work: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:
+    """Time of one call, wall time by default."""
+    began = clock()
     work()
-    return time.perf_counter() - began
+    return clock() - began
 
 
 def peak_memory() -> float:

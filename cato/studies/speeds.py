@@ -17,24 +17,33 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+
+import torch
 
 from cato.data.generate import num_cores
 from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.progress import progress_bar
+from cato.studies.costs import in_matmuls, seconds_of
 from cato.subprocesses import start_module
 from cato.training.config import RunConfig, run_config
+from cato.training.engine import make_fabric
+from cato.training.loop import Training
+from cato.training.run import create_run
+from cato.training.weights import load_splits
 
 SPEEDS = "speeds.json"
 """In the folder of the runs: seconds of a step by `speed_key`, and of `UNIT`."""
-UNIT = "matmul"
-MATMUL, NUM_MATMULS = 1024, 20
-"""Size of the matmuls that are the unit, and how many give its median."""
+UNIT, MATMUL = "matmul", 1024
+"""What steps are measured in, and its size."""
+TIMED_SECONDS, MIN_STEPS = 5.0, 5
+"""Processor time that a measurement takes at least, matmuls included, and steps in it."""
 
 
 def in_equal_time(
@@ -101,45 +110,49 @@ def _measure_apart(config: RunConfig | None) -> float:
     return float(printed)
 
 
-def seconds_per_matmul(clock: Callable[[], float] = time.monotonic) -> float:
-    """Of this moment, the median."""
-    import torch
+def seconds_per_step(config: RunConfig) -> float:
+    """Wall time in the real training, with its share of a validation per epoch."""
+    with _training(config) as training:
+        return training.seconds_per_step()
 
-    matrix = torch.randn(MATMUL, MATMUL)
-    times = []
-    for _ in range(NUM_MATMULS):
+
+def matmuls_per_step(config: RunConfig) -> float:
+    """The same in matmuls, by processor time: the median of steps between two of them."""
+    matrix, clock = torch.randn(MATMUL, MATMUL), time.process_time
+    with _training(config) as training:
+        training.state.num_steps = 1000
+        training.step()  # the first step compiles and allocates
         began = clock()
-        matrix @ matrix
-        times.append(clock() - began)
-    return median(times)
+        steps: list[float] = []
+        while clock() - began < TIMED_SECONDS or len(steps) < MIN_STEPS:
+            steps.append(in_matmuls(training.step, matrix, clock)[1])
+        _, validation = in_matmuls(training.validate, matrix, clock)
+        return median(steps) + validation / training.steps_per_epoch
 
 
-def seconds_per_step(config: RunConfig, clock: Callable[[], float] = time.monotonic) -> float:
-    """Of the real training, with its share of a validation per epoch."""
-    from cato.training.engine import make_fabric
-    from cato.training.loop import Training
-    from cato.training.run import create_run
-    from cato.training.weights import load_splits
-
+@contextmanager
+def _training(config: RunConfig) -> Iterator[Training]:
+    """A training of these settings that leaves nothing behind."""
     splits = load_splits(config)
     with tempfile.TemporaryDirectory() as folder:
         run = create_run(Path(folder) / "run", config, splits.problem)
-        training = Training(run, splits, make_fabric(replace(config.train, accelerator="cpu")))
-        return training.seconds_per_step(clock)
+        yield Training(run, splits, make_fabric(replace(config.train, accelerator="cpu")))
+
+
+def seconds_per_matmul() -> float:
+    """Processor time, the median of some."""
+    matrix = torch.randn(MATMUL, MATMUL)
+    return median(seconds_of(lambda: matrix @ matrix, time.process_time) for _ in range(50))
 
 
 def main() -> None:
     """One measurement."""
-    import torch
-
     torch.set_num_threads(1)
-    settings, clock = json.loads(sys.stdin.readline()), time.process_time
-    before = seconds_per_matmul(clock)
+    settings = json.loads(sys.stdin.readline())
     if settings is None:
-        print(before)
-        return
-    step = seconds_per_step(run_config(settings, "study"), clock)
-    print(2 * step / (before + seconds_per_matmul(clock)))
+        print(seconds_per_matmul())
+    else:
+        print(matmuls_per_step(run_config(settings, "study")))
 
 
 if __name__ == "__main__":

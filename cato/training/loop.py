@@ -8,7 +8,6 @@ an uninterrupted one.
 import math
 import time
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -219,23 +218,23 @@ class Training:
             )
         self.state.num_steps = num_steps
 
-    def seconds_per_step(self, clock: Callable[[], float] = time.monotonic) -> float:
+    def seconds_per_step(self) -> float:
         """Measured on the real thing, whose weights are put back afterwards."""
         weights = {k: v.clone() for k, v in self.surrogate.state_dict().items()}
         self.state.num_steps = 1000
         self.step()  # the first step compiles and allocates
-        began = clock()
+        began = time.monotonic()
         num_steps = 0
         going = True
         while going:
             self.step()
             num_steps += 1
-            more = clock() - began < CALIBRATION_SECONDS or num_steps < 3
+            more = time.monotonic() - began < CALIBRATION_SECONDS or num_steps < 3
             going = self.fabric.broadcast(more)  # all processes by the clock of the first
-        per_step = (clock() - began) / num_steps
-        began = clock()
+        per_step = (time.monotonic() - began) / num_steps
+        began = time.monotonic()
         self.validate()
-        per_step += (clock() - began) / self.steps_per_epoch
+        per_step += (time.monotonic() - began) / self.steps_per_epoch
         self.surrogate.load_state_dict(weights)
         for optimizer in self.raw_optimizers:
             optimizer.state.clear()
