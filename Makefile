@@ -62,7 +62,7 @@ study-choices: $(READY)  ## what the paper leaves open, decided on validation; t
 	  --questions "rotary scale" heads "width of the MLP" projections stencil "width of the chart"
 
 study-remedies: $(READY)  ## what makes CATO better where it is not first
-	$(call STUDY,ablation,remedies) --benchmarks navier_stokes pipe --minutes 1 \
+	$(call STUDY,ablation,remedies) --benchmarks navier_stokes --minutes 1 \
 	  --questions "rotary scale" heads stencil capacity "batch size" "frames in a step"
 
 study-rates: $(READY)  ## the same sweep of learning rates for every model
