@@ -190,10 +190,8 @@ def section(card: dict[str, Any]) -> list[str]:
     }
     table = [f"| {key} | {value} |" for key, value in facts.items()]
     picture = f"![{benchmark.title}: a test sample of median error](images/pretrained-{name}.png)"
-    return [
-        *(f"## {name}", "", benchmark.description, "", "| | |", "|---|---|", *table, ""),
-        *(picture, ""),
-    ]
+    head = [f"## {name}", "", benchmark.description, "", "| | |", "|---|---|"]
+    return [*head, *table, "", picture, ""]
 
 
 if __name__ == "__main__":

@@ -22,7 +22,7 @@ from cato.files import write_json
 from cato.models.registry import build_model
 from cato.physics import inverse_metric
 from cato.problem import Problem
-from cato.studies.costs import MATMUL, peak_memory, seconds_of
+from cato.studies.costs import MATMUL, in_matmuls, peak_memory
 from cato.studies.flops import count_flops
 from cato.training.config import recipe
 from cato.training.optim import build_optimizers
@@ -92,14 +92,11 @@ def measure(size: int) -> dict[str, Any]:
     shares: dict[str, list[float]] = {"forward": [], "step": []}
     for repeat in range(-1, REPEATS):  # the first round compiles and allocates
         for name, work in works.items():
-            around = [seconds_of(lambda: matrix @ matrix)]
-            taken = seconds_of(work)
-            around.append(seconds_of(lambda: matrix @ matrix))
+            taken, matmuls = in_matmuls(work, matrix)
             if repeat >= 0:
-                rate = 2 * MATMUL**3 / (sum(around) / 2)
-                seconds["matmul"] += around
+                seconds["matmul"].append(taken / matmuls)
                 seconds[name].append(taken)
-                shares[name].append(flops[name] / taken / rate)
+                shares[name].append(flops[name] / (2 * MATMUL**3 * matmuls))
     return {
         "size": size,
         "parameters": sum(p.numel() for p in setting.model.parameters()),
