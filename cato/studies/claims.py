@@ -118,8 +118,8 @@ def accuracy(results: Row) -> list[Claim]:
                 f"lowest error on {get_benchmark(benchmark).title}",
                 f"{published['cato']:.2%}; {model_entry(rival).title} {published[rival]:.2%}",
                 f"{_error(ours[0])}; best rival {_error(rivals[0])}; rank {rank} of {len(rows)}; "
-                f"training mean {ours[0]['mean_predictor']:.1%}, which {_num_no_better(rivals)} "
-                f"rivals do not beat",
+                f"{_num_better(rivals)} rivals beat the training mean, "
+                f"{ours[0]['mean_predictor']:.1%}",
                 setting,
                 lower(ours[0], rivals[0]),
             )
@@ -149,9 +149,10 @@ def lower(ours: Row, theirs: Row) -> str:
     return SHOWN if gap > 0 else NOT_SHOWN
 
 
-def _num_no_better(rows: list[Row]) -> int:
-    """How many do no better than the mean of the training solutions: they have learnt nothing."""
-    return sum(row["relative_l2"] >= row["mean_predictor"] for row in rows)
+def _num_better(rows: list[Row]) -> str:
+    """How many beat the mean of the training solutions; the others have learnt nothing."""
+    num = sum(row["relative_l2"] < row["mean_predictor"] for row in rows)
+    return "all" if num == len(rows) else f"{num} of {len(rows)}"
 
 
 def _error(row: Row) -> str:

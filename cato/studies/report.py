@@ -23,6 +23,7 @@ STUDIES = {
     "time": ("compare", "Models in equal time", "make study-time"),
     "epochs": ("compare", "Models with equal epochs", "make study-epochs"),
     "rates": ("rates", "Learning rates", "make study-rates"),
+    "rates-cloud": ("rates", "Learning rate of CATO-PC", "make study-rates"),
     "choices": ("ablation", "Open choices", "make study-choices"),
     "remedies": ("ablation", "Remedies where CATO is not first", "make study-remedies"),
     "ablation": ("ablation", "Parts left out", "make study-ablation"),
