@@ -9,5 +9,9 @@ class InputError(ValueError):
     """
 
 
+class Diverged(InputError):
+    """A training whose loss or gradient is no finite number any more."""
+
+
 class Interrupted(Exception):
     """A training was stopped by a signal, after saving; the message says how to continue."""

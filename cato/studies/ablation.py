@@ -84,6 +84,7 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     "optimizer": {
         "AdamW 1e-3": {"train": {"optimizer": "adamw", "learning_rate": 1e-3}},
         "AdamW 3e-3": {"train": {"optimizer": "adamw", "learning_rate": 3e-3}},
+        "Muon": {"train": {"optimizer": "muon"}},
     },
     "scale of the residual updates": {
         "0.1": {"model": {"layer_scale": 0.1}},

@@ -51,10 +51,10 @@ def compare(
         The contents of compare.json.
     """
     seeds = setup.seeds
-    if not (models and benchmarks and seeds):
-        raise InputError("name at least one model, one benchmark and one seed")
-    if len(set(seeds)) < len(seeds):
-        raise InputError(f"the seeds must differ; got {', '.join(map(str, seeds))}")
+    if not (models and benchmarks):
+        raise InputError("name at least one model and one benchmark")
+    if rivals is not None and rivals < 0:
+        raise InputError(f"the number of rivals must be at least 0; got {rivals}")
     able = {benchmark: models_for(benchmark, setup.scale, models) for benchmark in benchmarks}
     finished = setup.train(plan(able, setup, seeds[:1]), "compare")
     if len(seeds) > 1:
@@ -172,17 +172,21 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         if num_seeds > 1
         else ", with one seed"
     )
+    how_timed = (
+        "; minutes are processor minutes, for which the steps of a model are timed before"
+        if settings["minutes"] is not None
+        else ""
+    )
     lines = [
         "# Models on benchmarks",
         "",
         "<!-- written by `cato study compare` from compare.json; do not edit -->",
         "",
-        f"Scale `{settings['scale']}`, {budget_of(settings)}, one thread; minutes are processor "
-        "minutes, for which the steps of a model are timed before. The error is the mean over the "
-        "test samples of the relative L2 error on physical values, at the checkpoint with the "
-        f"lowest validation error{varied_seeds}. *Training mean* is the error of always answering "
-        "the mean of the training targets. Times are per sample on one thread; the solver's are "
-        "those of the same mesh.",
+        f"Scale `{settings['scale']}`, {budget_of(settings)}, one thread{how_timed}. The error is "
+        "the mean over the test samples of the relative L2 error on physical values, at the "
+        f"checkpoint with the lowest validation error{varied_seeds}. *Training mean* is the error "
+        "of always answering the mean of the training targets. Times are per sample on one thread; "
+        "the solver's are those of the same mesh.",
     ]
     lines += ["", "## All", "", markdown_table(overview(rows))]
     for name in benchmarks:
@@ -231,8 +235,10 @@ def _table(rows: list[dict[str, Any]], benchmark: str) -> list[str]:
     )
     lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
     for row in chosen:
+        diverged = f" ({row['diverged']} diverged)" if row["diverged"] else ""
         lines.append(
-            f"| {model_entry(row['model']).title} | {percent(row['relative_l2'], row['spread'])} "
+            f"| {model_entry(row['model']).title} "
+            f"| {percent(row['relative_l2'], row['spread'])}{diverged} "
             f"| {row['mean_predictor']:.1%} | {row['epochs']:.1f} "
             f"| {1000 * row['seconds_per_sample']:.3g} ms "
             f"| {1000 * row['solver_seconds_per_sample']:.3g} ms | {row['parameters']:,} |"

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cato.data.generate import num_cores
-from cato.errors import InputError, Interrupted
+from cato.errors import Diverged, InputError, Interrupted
 from cato.files import read_json, write_json
 from cato.progress import progress_bar
 from cato.subprocesses import start_module
@@ -135,7 +135,10 @@ def _underway(running: Mapping[str, object], failed: list[str]) -> str:
 
 
 def main() -> None:
-    """One job: train or go on, then read the test split once."""
+    """One job: train or go on, then read the test split once.
+
+    A training that diverges would do so again: its best checkpoint before is its result.
+    """
     import torch
 
     from cato.training.evaluate import evaluate, train_mean
@@ -146,13 +149,16 @@ def main() -> None:
     folder = Path(sys.argv[1])
     config = run_config(json.loads(sys.stdin.readline()), "job")
     threading.Thread(target=_end_with_queue, daemon=True).start()
+    diverged = None
     try:
         run = resume(folder) if (folder / "run.json").exists() else train(config, folder)
     except Interrupted as stopped:
         sys.exit(str(stopped))
+    except Diverged as error:
+        run, diverged = open_run(folder), str(error)
     splits = load_splits(config)
     figures = evaluate(load_surrogate(run), splits.test, train_mean(splits)).to_dict()
-    write_json(folder / RESULT, figures)
+    write_json(folder / RESULT, figures | {"diverged": diverged})
 
 
 def _end_with_queue() -> None:

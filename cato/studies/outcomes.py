@@ -1,6 +1,7 @@
 """What came out of the trainings of a study."""
 
 from collections.abc import Mapping, Sequence
+from math import inf, isfinite
 from statistics import mean, stdev
 from typing import Any
 
@@ -15,8 +16,9 @@ from cato.training.weights import load_surrogate
 def outcome(runs: Sequence[Run]) -> dict[str, Any]:
     """Errors of the same training with several seeds, and what it took."""
     logs = [run.log() for run in runs]
-    tests = [figures_of(run)["relative_l2"] for run in runs]
-    validations = [min(line["validation"] for line in log) for log in logs]
+    found = [figures_of(run) for run in runs]
+    tests = [_or_infinite(figures["relative_l2"]) for figures in found]
+    validations = [min(_or_infinite(line["validation"]) for line in log) for log in logs]
     return {
         "relative_l2": mean(tests),
         "spread": spread(tests),
@@ -25,7 +27,13 @@ def outcome(runs: Sequence[Run]) -> dict[str, Any]:
         "validation_spread": spread(validations),
         "epochs": mean(log[-1]["epoch"] for log in logs),
         "minutes": mean(log[-1]["seconds"] / 60 for log in logs),
+        "diverged": sum(bool(figures.get("diverged")) for figures in found),
     }
+
+
+def _or_infinite(error: float) -> float:
+    """What is no number, from a training that diverged, is worse than any."""
+    return error if isfinite(error) else inf
 
 
 def num_parameters(run: Run) -> int:
@@ -39,8 +47,8 @@ def median_sample(errors: Float[Tensor, " S"]) -> int:
 
 
 def spread(values: Sequence[float]) -> float | None:
-    """Standard deviation, where there is more than one value."""
-    return stdev(values) if len(values) > 1 else None
+    """Standard deviation, where there is more than one value and all are finite."""
+    return stdev(values) if len(values) > 1 and all(map(isfinite, values)) else None
 
 
 def percent(value: float, deviation: float | None = None) -> str:
@@ -52,4 +60,5 @@ def budget_of(settings: Mapping[str, Any]) -> str:
     """What every training got, from the settings in a results file."""
     if settings.get("minutes") is not None:
         return f"{settings['minutes']:g} minutes each"
-    return f"{settings.get('share', 1):.0%} of the recipe's epochs"
+    share = settings["share"]
+    return "the recipe's epochs" if share == 1 else f"{share:.0%} of the recipe's steps"

@@ -5,7 +5,6 @@ is varied at a time, the others are the recipe's. With fewer samples a training 
 with all of them, so that what is compared is what the samples teach.
 """
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,7 +28,7 @@ RIVALS = {"darcy": "saot", "pipe": "transolver"}
 AXES: dict[str, dict[str, tuple[float, ...]]] = {
     "darcy": {
         "samples": (1 / 8, 1 / 4, 1 / 2, 1),
-        "resolution": (15, 22, 29, 43),
+        "resolution": (1 / 2, 3 / 4, 1, 3 / 2),
         "depth": (1, 2, 4, 8),
         "width": (16, 32, 64, 128),
     },
@@ -39,7 +38,7 @@ AXES: dict[str, dict[str, tuple[float, ...]]] = {
         "width": (16, 32, 64, 128),
     },
 }
-"""What is varied, and its values; of samples the share of the scale's."""
+"""What is varied, and its values; samples and mesh intervals in units of the scale's."""
 
 
 @dataclass(frozen=True)
@@ -112,16 +111,17 @@ def plan(benchmark: str, setup: Setup, seed: int) -> Iterator[Point]:
     for model in ("cato", RIVALS[benchmark]):
         base = recipe(benchmark, setup.scale, model)
         num_samples, shape = data_spec(base).counts["train"], data_spec(base).problem.shape
-        num_steps = base.train.epochs * math.ceil(num_samples / base.train.batch_size)
-        train = {"train": {"seed": seed, "steps": max(1, round(setup.share * num_steps))}}
+        train = {"train": {"seed": seed, "steps": setup.num_steps(base)}}
         for axis, values in AXES[benchmark].items():
             for number in values:
-                value = round(number * num_samples) if axis == "samples" else int(number)
+                value = int(number)
                 changes: Changes = {"model": {axis: value}}
                 if axis == "samples":
-                    changes = {} if value == num_samples else {"data": {"count": value}}
+                    value = round(number * num_samples)
+                    changes = {} if number == 1 else {"data": {"count": value}}
                 elif axis == "resolution":
-                    changes = {} if value == shape[0] else {"data": {"resolution": value}}
+                    value = round(number * (shape[0] - 1)) + 1
+                    changes = {} if number == 1 else {"data": {"resolution": value}}
                 config = setup.config(benchmark, model, changes, train)
                 yield Point(benchmark, model, axis, value, config)
 

@@ -1,12 +1,14 @@
 """What all studies that train have in common: recipes with a few settings changed, in a queue."""
 
+import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cato.data.benchmarks import get_benchmark
 from cato.data.generate import covering, generate_file
+from cato.errors import InputError
 from cato.models.registry import default_model
 from cato.studies.jobs import run_jobs
 from cato.studies.speeds import in_equal_time
@@ -25,7 +27,7 @@ class Setup:
     Attributes:
         scale: Of data and recipes.
         seeds: Of the trainings; the data are the same for all.
-        share: Of the recipe's epochs or steps that every training gets.
+        share: Of the recipe's steps that every training gets.
         minutes: Training time of each on one thread instead, the same for all.
         data: Folder of the data files.
         runs: Folder of the run folders.
@@ -42,6 +44,17 @@ class Setup:
     out: Path = Path("results")
     workers: int | None = None
 
+    def __post_init__(self) -> None:
+        if not self.seeds or len(set(self.seeds)) < len(self.seeds):
+            given = ", ".join(map(str, self.seeds)) or "none"
+            raise InputError(f"name at least one seed, each once; got {given}")
+        if not 0 < self.share <= 1:
+            raise InputError(f"the share must be above 0 and at most 1; got {self.share:g}")
+        if self.minutes is not None and self.minutes <= 0:
+            raise InputError(f"the minutes must be above 0; got {self.minutes:g}")
+        if self.minutes is not None and self.share != 1:
+            raise InputError("give every training so many minutes or a share, not both")
+
     @property
     def budget(self) -> str:
         """What every training gets, for names of run folders."""
@@ -50,14 +63,21 @@ class Setup:
         return "recipe" if self.share == 1 else f"share{self.share:g}"
 
     def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
-        """The recipe with its share of epochs, then with some settings changed, the later last."""
+        """The recipe with some settings changed, the later last, and its share of the steps."""
         values = recipe(benchmark, self.scale, model).to_dict()
         values["data"]["root"] = str(self.data)
-        values["train"]["epochs"] = max(1, round(self.share * values["train"]["epochs"]))
         for change in changes:
             for group, settings in change.items():
                 values[group] = values[group] | dict(settings)
-        return run_config(values, "study")
+        config = run_config(values, "study")
+        if self.share == 1 or config.train.steps is not None:
+            return config
+        return replace(config, train=replace(config.train, steps=self.num_steps(config)))
+
+    def num_steps(self, config: RunConfig) -> int:
+        """The share of the steps of a training by its epochs."""
+        per_epoch = math.ceil(data_spec(config).counts["train"] / config.train.batch_size)
+        return max(1, round(self.share * config.train.epochs * per_epoch))
 
     def own_model(self, benchmark: str) -> str:
         """CATO, or CATO-PC where the benchmark is a cloud."""

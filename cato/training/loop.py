@@ -16,7 +16,7 @@ from lightning_fabric import Fabric
 from torch import Tensor
 
 from cato.data.dataset import Batch, Splits
-from cato.errors import InputError
+from cato.errors import Diverged
 from cato.progress import Bar, note, progress_bar
 from cato.surrogate import Frame, frames_to_learn
 from cato.training.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
@@ -85,7 +85,11 @@ class Training:
             last_saved = time.monotonic()
             while state.step < state.num_steps:
                 began = time.monotonic()
-                stopping = self.step(stop.requested)
+                try:
+                    stopping = self.step(stop.requested)
+                except Diverged:
+                    self.end_epoch(journal)  # the weights are still those before the bad step
+                    raise
                 state.seconds += time.monotonic() - began
                 self._show(bar, journal)
                 finished = state.step == state.num_steps
@@ -124,9 +128,9 @@ class Training:
         """Stop before a bad step is taken."""
         if not math.isfinite(value):
             epoch, batch = divmod(self.state.step, self.steps_per_epoch)
-            raise InputError(
-                f"the {what} became {value} in epoch {epoch + 1}, batch {batch + 1}; the last "
-                f"good checkpoint is kept. Try a lower --train.learning-rate"
+            raise Diverged(
+                f"the {what} became {value} in epoch {epoch + 1}, batch {batch + 1}; the best "
+                f"checkpoint is kept. Try a lower --train.learning-rate"
             )
 
     def _accumulate_gradients(self, indices: Tensor) -> dict[str, float]:
@@ -177,7 +181,7 @@ class Training:
         began = time.monotonic()
         error = self.validate()
         state.seconds += time.monotonic() - began
-        if error < state.best_error:
+        if error < state.best_error or not math.isfinite(state.best_error):
             state.best_error, state.best_step = error, state.step
             self.save("best")
         means = {name: total / state.num_summed for name, total in state.sums.items()}

@@ -12,7 +12,8 @@ import pytest
 
 from cato.errors import InputError
 from cato.studies.compare import compare, models_for, plan, strongest
-from cato.studies.jobs import is_done, run_jobs
+from cato.studies.jobs import figures_of, is_done, run_jobs
+from cato.studies.outcomes import outcome
 from cato.studies.setup import Setup
 from cato.studies.speeds import in_equal_time, measure_speeds, speed_key
 from cato.training.config import recipe
@@ -72,6 +73,17 @@ def test_a_failing_job_stops_no_other(study, tmp_path):
     assert "multiple" in (tmp_path / f"{first}.log").read_text()
     with pytest.raises(InputError, match="other settings"):
         run_jobs({second: broken}, tmp_path, 1, "test")
+
+
+def test_a_training_that_diverges_has_a_result(study, tmp_path):
+    """It would diverge again, so a queue that waited for it would never end."""
+    _, setup, _ = study
+    ((name, config),) = plan({"darcy": ["cato"]}, setup, (0,)).items()
+    wild = replace(config.train, learning_rate=1e30, muon_learning_rate=1e30, clip=0.0)
+    jobs = {name: replace(config, train=wild)}
+    runs = run_jobs(jobs, tmp_path, 1, "test")
+    assert outcome(list(runs.values()))["diverged"] == 1
+    assert "learning-rate" in figures_of(runs[name])["diverged"]
 
 
 def test_jobs_end_with_a_killed_queue_and_go_on_later(study, tmp_path):

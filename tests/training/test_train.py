@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cato.errors import InputError, Interrupted
+from cato.errors import Diverged, InputError, Interrupted
 from cato.training import loop
 from cato.training.evaluate import evaluate_run
 from cato.training.run import open_run
@@ -193,8 +193,9 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, config_with, monkeypa
 
 def test_a_divergent_learning_rate_is_reported(tmp_path, config_with):
     config = config_with(train={"learning_rate": 1e30, "clip": 0.0})
-    with pytest.raises(InputError, match=r"lower --train\.learning-rate"):
+    with pytest.raises(Diverged, match=r"lower --train\.learning-rate"):
         train(config, tmp_path / "run")
+    assert load_surrogate(open_run(tmp_path / "run"))  # before any epoch came to its end
 
 
 def test_two_trainings_into_one_folder(tmp_path, config_with, data_root):
