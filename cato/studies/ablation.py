@@ -72,6 +72,7 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
         "all": {"train": {"frames_per_step": None}},
     },
     "loss": {
+        "no physical terms": {"loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0}},
         "values alone": {"loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0, "gdl": 0.0}},
         "values and gdl": {"loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0, "gdl": 0.1}},
         "physical terms, no gdl": {"loss": _PHYSICAL | {"gdl": 0.0}},
@@ -99,7 +100,7 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
         "128": {"model": {"slices": 128}},
     },
 }
-"""Answers by question; each is the settings it changes."""
+"""Answers by question; each is the settings it has where the recipe may have others."""
 
 
 def ablation(questions: Sequence[str], benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
@@ -124,7 +125,7 @@ def ablation(questions: Sequence[str], benchmarks: Sequence[str], setup: Setup) 
                 names.setdefault((benchmark, question, answer), []).append(job)
     finished = setup.train(jobs, "ablation")
     results = {
-        **setup.record(),
+        **setup.record(finished),
         "rows": [
             _row(*key, [finished[job] for job in group], table[key[0]][key[1:]])
             for key, group in names.items()
@@ -138,7 +139,10 @@ def ablation(questions: Sequence[str], benchmarks: Sequence[str], setup: Setup) 
 def answers_for(
     benchmark: str, scale: str, questions: Sequence[str]
 ) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
-    """The recipe itself, and every answer that changes it and whose settings its model has."""
+    """The recipe itself, and what every answer changes in it, where its model has the settings.
+
+    An answer that comes to the same as one before is left out.
+    """
     unknown = [name for name in questions if name not in QUESTIONS]
     if unknown:
         raise InputError(f"no question {unknown[0]!r}; choose from {', '.join(QUESTIONS)}")
@@ -150,11 +154,16 @@ def answers_for(
         del base["train"]["frames_per_step"]
     chosen: dict[tuple[str, str], dict[str, dict[str, Any]]] = {("", RECIPE): {}}
     for question in questions or QUESTIONS:
-        for answer, changes in QUESTIONS[question].items():
-            pairs = [(base[group], n, v) for group, new in changes.items() for n, v in new.items()]
-            known = all(name in group for group, name, _ in pairs)
-            if known and any(group[name] != value for group, name, value in pairs):
-                chosen[question, answer] = changes
+        for answer, settings in QUESTIONS[question].items():
+            if all(set(new) <= set(base[group]) for group, new in settings.items()):
+                changes = {
+                    group: {
+                        name: value for name, value in new.items() if base[group][name] != value
+                    }
+                    for group, new in settings.items()
+                }
+                if changes not in chosen.values() and any(changes.values()):
+                    chosen[question, answer] = changes
     return chosen
 
 

@@ -125,7 +125,7 @@ def chart(benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
     groups = {key: [finished[job] for job in group] for key, group in names.items()}
     looks = _look_at_all([groups[benchmark, "learned"] for benchmark in benchmarks], setup.out)
     results = {
-        **setup.record(),
+        **setup.record(finished),
         "spaces": [row for rows, _ in looks for row in rows],
         "random": [untrained for _, untrained in looks],
         "errors": [

@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from cato.data.benchmarks import get_benchmark
-from cato.studies.outcomes import percent
+from cato.studies.outcomes import budget_of, percent
+from cato.studies.verdicts import lower, of_parts, with_seeds
 
 PAPER_ERRORS = {"learned": 0.0041, "normalised": 0.0045}
 PAPER_SHARES, PAPER_DIMENSION = (0.94, 0.06), 1.126
@@ -24,7 +25,7 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         "",
         "<!-- written by `cato study chart` from chart.json; do not edit -->",
         "",
-        f"Scale `{settings['scale']}`, {settings['share']:.0%} of the recipe's epochs, "
+        f"Scale `{settings['scale']}`, {budget_of(settings)}, "
         f"{len(settings['seeds'])} seed(s). The paper reports, for one chart of a benchmark it "
         f"does not name, {first:.1%} and {second:.1%} of the variance in the two principal "
         f"components, a participation ratio of {PAPER_DIMENSION}, and a test error of "
@@ -52,10 +53,10 @@ def write_page(results: dict[str, Any], out: Path) -> None:
 
 
 def _summary(results: dict[str, Any]) -> list[str]:
-    """A line for each benchmark: does the chart become one-dimensional, and by training?"""
+    """A line for each benchmark."""
     lines = [
-        f"| benchmark | paper's claim (first component ≥ {ANISOTROPIC:.0%}) | physical grid "
-        "| before training | learned | dimension | random charts that meet it |",
+        f"| benchmark | training brings the first component to {ANISOTROPIC:.0%} | physical grid "
+        "| before training | learned | dimension | random charts that have it |",
         "|---|---|---|---|---|---|---|",
     ]
     for untrained in results["random"]:
@@ -63,21 +64,22 @@ def _summary(results: dict[str, Any]) -> list[str]:
         before, after = _of(rows, "untrained"), _of(rows, "learned")
         dimensions = ", ".join(f"{row['dimension']:.3f}" for row in after)
         lines.append(
-            f"| {get_benchmark(untrained['benchmark']).title} | {_verdict(rows)} "
+            f"| {get_benchmark(untrained['benchmark']).title} | {one_dimensional(rows)} "
             f"| {_of(rows, 'physical')[0]['first']:.1%} | {_firsts(before)} | {_firsts(after)} "
             f"| {dimensions} | {untrained['anisotropic']:.0%} |"
         )
     return [*lines, "", "Several numbers in a cell are the seeds, in order."]
 
 
-def _verdict(rows: list[Row]) -> str:
-    after = _of(rows, "learned")
-    met = sum(row["first"] >= ANISOTROPIC for row in after)
-    if met == 0:
-        return "does not show"
-    words = "shows" if met == len(after) else f"shows for {met} of {len(after)} seeds"
-    in_grid = _of(rows, "physical")[0]["first"] >= ANISOTROPIC
-    return words + (", but the grid has it already" if in_grid else "")
+def one_dimensional(rows: list[Row]) -> str:
+    """Whether training made the charts of a benchmark nearly one-dimensional, seed by seed."""
+    grid = _of(rows, "physical")[0]["first"]
+    pairs = list(zip(_of(rows, "untrained"), _of(rows, "learned"), strict=True))
+    met = sum(
+        after["first"] >= ANISOTROPIC and after["first"] > max(before["first"], grid)
+        for before, after in pairs
+    )
+    return with_seeds(of_parts(met, len(pairs)), len(pairs))
 
 
 def _anisotropy(rows: list[Row], untrained: Row) -> str:
@@ -149,14 +151,7 @@ def _better(learned: Row, normalised: Row) -> str:
         f"{'lower' if gain > 0 else 'higher'} than with normalised coordinates "
         f"(paper: {1 - PAPER_ERRORS['learned'] / PAPER_ERRORS['normalised']:.1%} lower)"
     )
-    if learned["spread"] is None:
-        return f"Not decided, for one seed has no spread: {sizes}."
-    spread = max(learned["spread"], normalised["spread"])
-    if gain > spread:
-        return f"The claim shows: {sizes}, more than the spread over the seeds ({spread:.2%})."
-    if gain < -spread:
-        return f"The opposite shows: {sizes}, more than the spread over the seeds ({spread:.2%})."
-    return f"The claim does not show: {sizes}, within the spread over the seeds ({spread:.2%})."
+    return f"Better than normalised coordinates: **{lower(learned, normalised)}**; {sizes}."
 
 
 def _of(rows: list[Row], space: str) -> list[Row]:

@@ -62,7 +62,7 @@ def compare(
         finished |= setup.train(plan(chosen, setup, seeds[1:]), "compare")
     torch.set_num_threads(1)  # for the times
     results = {
-        **setup.record(),
+        **setup.record(finished),
         "rows": [_row(group) for group in _by_model_and_benchmark(finished).values()],
     }
     write_json(setup.out / "compare.json", results)

@@ -62,3 +62,11 @@ def budget_of(settings: Mapping[str, Any]) -> str:
         return f"{settings['minutes']:g} minutes each"
     share = settings["share"]
     return "the recipe's epochs" if share == 1 else f"{share:.0%} of the recipe's steps"
+
+
+def setting_of(results: Mapping[str, Any]) -> str:
+    """Scale, budget and seeds of a study's trainings."""
+    settings = results["settings"]
+    num_seeds = len(settings["seeds"])
+    plural = "" if num_seeds == 1 else "s"
+    return f"`{settings['scale']}`, {budget_of(settings)}, {num_seeds} seed{plural}"

@@ -52,7 +52,7 @@ def rates(
         found = outcome([finished[name] for name in names])["validation"]
         errors.setdefault(model, {}).setdefault(rate, {})[benchmark] = found
     results = {
-        **setup.record(),
+        **setup.record(finished),
         "rows": [
             {
                 "model": model,

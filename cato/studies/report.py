@@ -6,8 +6,9 @@ from typing import Any
 
 from cato.errors import InputError
 from cato.files import atomic_write, read_json
-from cato.studies.claims import Claim, claims
+from cato.studies.claims import claims
 from cato.studies.compare import overview
+from cato.studies.verdicts import Claim
 from cato.viz.document import (
     Block,
     Code,
@@ -97,15 +98,16 @@ def _summary(stated: list[Claim], found: dict[str, Any]) -> list[Block]:
 def _details(found: dict[str, Any], results: Path) -> list[Block]:
     """For each study its pictures, its page, what it cost and how to run it again."""
     blocks: list[Block] = []
-    hours = 0.0
+    minutes: dict[str, float] = {}  # by training: some studies share theirs
     for study, (name, title, command) in STUDIES.items():
         blocks.append(Heading(title))
         if study not in found:
             blocks += [Paragraph("Not run yet."), Code(command)]
             continue
-        spent = training_hours(found[study])
-        hours += spent
-        cost = f" {spent:.1f} core hours of training." if spent else ""
+        trained = found[study].get("minutes", {})
+        minutes |= trained
+        hours = sum(trained.values()) / 60
+        cost = f" {len(trained)} trainings, {hours:.1f} hours." if trained else ""
         page = results / study / f"{name}.md"
         blocks.append(
             Paragraph(f"All numbers: `{page.as_posix()}` and `{name}.json` beside it.{cost}")
@@ -117,12 +119,9 @@ def _details(found: dict[str, Any], results: Path) -> list[Block]:
         blocks.append(Code(command))
     blocks += [
         Heading("Cost"),
-        Paragraph(f"{hours:.1f} core hours of training in all; `make study` runs what is missing."),
+        Paragraph(
+            f"{len(minutes)} trainings of one thread each, {sum(minutes.values()) / 60:.1f} hours "
+            "in all, a core for each; `make study` runs what is missing."
+        ),
     ]
     return blocks
-
-
-def training_hours(results: dict[str, Any]) -> float:
-    """Of all trainings of a study, by the minutes and seeds of its rows; 0 if it trains nothing."""
-    rows = [*results.get("rows", []), *results.get("errors", [])]
-    return sum(row["minutes"] * len(row["errors"]) for row in rows if "minutes" in row) / 60

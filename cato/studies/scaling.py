@@ -18,6 +18,7 @@ from cato.files import write_json
 from cato.models.registry import model_entry
 from cato.studies.outcomes import num_parameters, outcome, percent
 from cato.studies.setup import Changes, Setup
+from cato.studies.verdicts import of_parts, with_seeds
 from cato.training.config import RunConfig, recipe
 from cato.training.weights import data_spec
 from cato.viz.scaling import scaling_figure
@@ -94,7 +95,7 @@ def scaling(benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
         for (benchmark, model, axis, value), names in groups.items()
     ]
     results = {
-        **setup.record(),
+        **setup.record(finished),
         "rows": rows,
         "slopes": [
             {"benchmark": b, "model": m, "axis": a, "slope": slope(lines)}
@@ -155,7 +156,8 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     ]
     out.mkdir(parents=True, exist_ok=True)
     for benchmark in dict.fromkeys(row["benchmark"] for row in rows):
-        chosen = curves([row for row in rows if row["benchmark"] == benchmark])
+        here = [row for row in rows if row["benchmark"] == benchmark]
+        chosen = curves(here)
         slopes = {
             (line["model"], line["axis"]): line["slope"]
             for line in results["slopes"]
@@ -168,7 +170,7 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         scaling_figure(panels, title).savefig(out / f"scaling-{benchmark}.png", dpi=DPI)
         lines += ["", f"## {title}", "", f"![{title}](scaling-{benchmark}.png)", ""]
         lines += _table(chosen, slopes)
-        lines += ["", _verdict(chosen, benchmark)]
+        lines += ["", _verdict(here, benchmark, len(settings["seeds"]))]
     (out / "scaling.md").write_text("\n".join([*lines, ""]))
 
 
@@ -187,18 +189,22 @@ def _table(
     return lines
 
 
-def _verdict(chosen: Mapping[tuple[str, str, str], list[dict[str, Any]]], benchmark: str) -> str:
-    """Where CATO's error is the lower one; the paper says everywhere."""
-    rival = RIVALS[benchmark]
+def distinct_pairs(rows: Sequence[dict[str, Any]]) -> list[tuple[float, float]]:
+    """CATO's error and the rival's on one benchmark for every training; the recipe counts once."""
+    errors = {(row["model"], row["axis"], row["value"]): row["relative_l2"] for row in rows}
+    (rival,) = {row["model"] for row in rows} - {"cato"}
     pairs = [
-        (ours["relative_l2"], theirs["relative_l2"])
-        for (_, model, axis), line in chosen.items()
-        if model == "cato"
-        for ours, theirs in zip(line, chosen[benchmark, rival, axis], strict=True)
+        (error, errors[rival, *key]) for (name, *key), error in errors.items() if name == "cato"
     ]
+    return list(dict.fromkeys(pairs))
+
+
+def _verdict(rows: Sequence[dict[str, Any]], benchmark: str, num_seeds: int) -> str:
+    """Where CATO's error is the lower one; the paper says everywhere."""
+    pairs = distinct_pairs(rows)
     wins = sum(ours < theirs for ours, theirs in pairs)
-    shown = "shown" if wins == len(pairs) else "not shown" if wins == 0 else "shown in part"
+    verdict = with_seeds(of_parts(wins, len(pairs)), num_seeds)
     return (
-        f"The paper's claim, a lower error than {model_entry(rival).title}'s at every value, is "
-        f"{shown}: at {wins} of {len(pairs)} values."
+        f"The paper's claim, a lower error than {model_entry(RIVALS[benchmark]).title}'s at every "
+        f"value: **{verdict}**, at {wins} of {len(pairs)}."
     )

@@ -96,8 +96,8 @@ class Setup:
             jobs = in_equal_time(jobs, self.minutes, self.runs, self.workers)
         return run_jobs(jobs, self.runs, self.workers, label)
 
-    def record(self) -> dict[str, Any]:
-        """For the results file: how the trainings were done and on what."""
+    def record(self, finished: Mapping[str, Run]) -> dict[str, Any]:
+        """For the results file: how the trainings were done, on what, and what each took."""
         settings = {
             "scale": self.scale,
             "seeds": list(self.seeds),
@@ -105,4 +105,5 @@ class Setup:
             "minutes": self.minutes,
             "threads": 1,
         }
-        return {"settings": settings, "environment": environment()}
+        minutes = {name: run.log()[-1]["seconds"] / 60 for name, run in finished.items()}
+        return {"settings": settings, "environment": environment(), "minutes": minutes}

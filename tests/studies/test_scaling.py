@@ -50,7 +50,11 @@ def row(model, axis, value, error):
 
 @pytest.mark.parametrize(
     ("rival", "verdict"),
-    [(0.1, "shown: at 2 of 2"), (0.03, "shown in part: at 1 of 2"), (1e-3, "not shown: at 0 of 2")],
+    [
+        (0.1, "**shown with one seed**, at 2 of 2"),
+        (0.03, "**shown in part**, at 1 of 2"),
+        (1e-3, "**not shown**, at 0 of 2"),
+    ],
 )
 def test_the_verdict_follows_the_numbers(rival, verdict, tmp_path):
     rows = [row("cato", "depth", 1, 0.04), row("cato", "depth", 2, 0.02)]
@@ -69,7 +73,7 @@ def test_the_verdict_follows_the_numbers(rival, verdict, tmp_path):
 
 def test_the_whole_study(tmp_path, monkeypatch):
     """Resolutions are generated, smaller sets are the first samples of the scale's file."""
-    axes = {"darcy": {"samples": (1 / 2, 1), "resolution": (8, 15)}}
+    axes = {"darcy": {"samples": (1 / 2, 1), "resolution": (1 / 2, 1)}}
     monkeypatch.setattr(module, "AXES", axes)
     folders = {"data": tmp_path / "data", "runs": tmp_path / "runs", "out": tmp_path / "out"}
     results = scaling(["darcy"], Setup("smoke", share=0.1, workers=2, **folders))

@@ -1,0 +1,61 @@
+"""What the paper claims, beside what our results files say of it.
+
+Every claim is one line: the paper's number, ours, the setting, and a verdict that code chooses from
+the number. A study that has not been run leaves its claims "not run".
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cato.studies.claims.accuracy import PAPER, accuracy
+from cato.studies.claims.cost import PAPER_SPEED_UP, efficiency_claims, scaling_claims
+from cato.studies.claims.parts import ablation_claims, chart_claims
+from cato.studies.claims.theory import theory_claims
+from cato.studies.verdicts import NEEDS_GPU, NOT_RUN, Claim
+
+
+def claims(results: Mapping[str, Any]) -> list[Claim]:
+    """All claims.
+
+    Args:
+        results: Contents of the results files by study: time, epochs, scaling, efficiency, chart,
+            ablation, theory. Those that are missing have not been run.
+    """
+    sources: dict[str, Callable[[Any], list[Claim]]] = {
+        "time": accuracy,
+        "epochs": accuracy,
+        "ablation": ablation_claims,
+        "scaling": scaling_claims,
+        "efficiency": efficiency_claims,
+        "chart": chart_claims,
+        "theory": theory_claims,
+    }
+    found = []
+    for study, source in sources.items():
+        if study in results:
+            found += source(results[study])
+        else:
+            found.append(Claim(f"what `{study}` studies", "", "", "", NOT_RUN))
+    return [*found, *on_a_gpu()]
+
+
+def on_a_gpu() -> list[Claim]:
+    """What only full-size trainings on a GPU can tell."""
+    errors = [published["cato"] for published in PAPER.values()]
+    command = "`cato study compare --scale paper`"
+    return [
+        Claim(
+            "the errors of Table 1 themselves",
+            f"CATO {min(errors):.2%} to {max(errors):.2%}",
+            "",
+            f"`paper` scale, 500 epochs: {command}",
+            NEEDS_GPU,
+        ),
+        Claim(
+            "time per epoch and training time on a GPU",
+            f"up to {PAPER_SPEED_UP} times faster, on an A100",
+            "",
+            f"`paper` scale: {command}; on a CPU see above",
+            NEEDS_GPU,
+        ),
+    ]

@@ -1,0 +1,250 @@
+"""Every verdict can come out either way, and follows from the numbers."""
+
+import pytest
+
+from cato.data.benchmarks import BENCHMARKS
+from cato.studies.claims.accuracy import accuracy
+from cato.studies.claims.cost import efficiency_claims, scaling_claims
+from cato.studies.claims.parts import ablation_claims, chart_claims
+from cato.studies.claims.theory import theory_claims
+from cato.studies.verdicts import at_least, lower, of_parts, with_seeds
+
+SETTINGS = {"scale": "small", "minutes": None, "share": 0.25, "seeds": [0, 1, 2]}
+
+
+def row(error, spread=None, **more):
+    return {"relative_l2": error, "spread": spread, "mean_predictor": 0.025, **more}
+
+
+def verdict_of(claims, text):
+    (found,) = [claim for claim in claims if text in claim.text]
+    return found.verdict
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "verdict"),
+    [
+        (row(0.01), row(0.02), "shown with one seed"),
+        (row(0.02), row(0.01), "not shown"),
+        (row(0.010, 0.003), row(0.012, 0.001), "within the spread"),
+        (row(0.010, 0.0003), row(0.012, 0.0001), "shown"),
+        (row(0.012, 0.0003), row(0.010, 0.0001), "not shown"),
+        (row(0.010, 0.0010), row(0.012), "shown"),
+        (row(0.010, 0.0015), row(0.012), "within the spread"),  # the other may vary as much
+        (row(0.010), row(0.012, 0.0015), "within the spread"),
+    ],
+)
+def test_lower_means_by_more_than_the_seeds_vary(ours, theirs, verdict):
+    assert lower(ours, theirs) == verdict
+
+
+def test_parts_gains_and_seeds():
+    assert [of_parts(n, 2) for n in range(3)] == ["not shown", "shown in part", "shown"]
+    assert [at_least(g, 0.5) for g in (-1, 0.2, 0.5)] == ["not shown", "shown in part", "shown"]
+    assert with_seeds("shown", 1) == "shown with one seed"
+    assert with_seeds("not shown", 1) == "not shown"
+
+
+# -- accuracy -------------------------------------------------------------------------------------
+
+
+def compared(ours, rivals, benchmarks=tuple(BENCHMARKS)):
+    """Results in which CATO has error `ours` and each rival its own."""
+    rows = []
+    for name in benchmarks:
+        model = "cato_pc" if name == "elasticity" else "cato"
+        rows.append(row(ours, 1e-4, benchmark=name, model=model))
+        rows += [row(error, 1e-4, benchmark=name, model=rival) for rival, error in rivals.items()]
+    return {"settings": SETTINGS, "rows": rows}
+
+
+@pytest.mark.parametrize(
+    ("ours", "reduction", "verdict", "largest"),
+    [
+        (0.005, "75.0%, first on 6 of 6", "shown", "shown"),
+        (0.012, "40.0%, first on 6 of 6", "shown", "shown in part"),
+        (0.018, "10.0%, first on 6 of 6", "shown in part", "shown in part"),
+        (0.022, "-10.0%, first on 0 of 6", "not shown", "not shown"),
+    ],
+)
+def test_reduction_is_against_the_best_rival(ours, reduction, verdict, largest):
+    found = accuracy(compared(ours, {"fno": 0.03, "saot": 0.02}))
+    each, total = found[:6], found[6]
+    assert total.ours == reduction
+    assert total.verdict == verdict
+    assert verdict_of(found, "largest error reduction") == largest
+    assert all("best rival SAOT 2.00%" in claim.ours for claim in each)
+    assert ("rank 1 of 3" in each[0].ours) == (ours < 0.02)
+    assert "1 of 2 rivals clearly beat the training mean, 2.5%" in each[0].ours  # FNO does not
+    assert {claim.verdict for claim in each} == {"shown" if ours < 0.02 else "not shown"}
+    assert verdict_of(found, "lower error than SAOT") == ("shown" if ours < 0.02 else "not shown")
+
+
+def test_the_whole_is_not_shown_by_a_part():
+    found = accuracy(compared(0.005, {"saot": 0.02}, ["darcy"]))
+    assert [claim.verdict for claim in found[:6]].count("not run") == 5
+    assert found[6].ours == "75.0%, first on 1 of 1"
+    assert found[6].verdict == "shown in part"
+    assert verdict_of(found, "lower error than SAOT") == "shown in part"
+
+
+@pytest.mark.parametrize(
+    ("ours", "rivals"),
+    [(0.01, {"fno": 0.026, "saot": 0.02, "wmt": 0.024}), (0.024, {"fno": 0.01, "saot": 0.01})],
+)
+def test_where_models_have_learnt_nothing_nothing_is_shown(ours, rivals):
+    found = accuracy(compared(ours, rivals))
+    assert {claim.verdict for claim in found[:6]} == {"trained too short to tell"}
+
+
+def test_cato_alone_is_compared_with_nobody():
+    found = accuracy(compared(0.01, {}))
+    assert [claim.verdict for claim in found] == 6 * ["not run"]
+
+
+# -- parts ----------------------------------------------------------------------------------------
+
+
+def ablated(seeds=(0, 1, 2), **errors):
+    names = {
+        "recipe": ("", "the recipe"),
+        "rows": ("attention", "without rows"),
+        "local": ("local operator", "without"),
+        "flux": ("loss", "no flux term"),
+        "plain": ("loss", "no physical terms"),
+    }
+    rows = [
+        {
+            "benchmark": "darcy",
+            "question": names[key][0],
+            "answer": names[key][1],
+            "validation": error,
+            "validation_spread": 0.001 if len(seeds) > 1 else None,
+        }
+        for key, error in errors.items()
+    ]
+    return {"settings": SETTINGS | {"seeds": list(seeds)}, "rows": rows}
+
+
+def test_parts_that_help_and_parts_that_do_not():
+    found = ablation_claims(ablated(recipe=0.02, rows=0.03, local=0.01, flux=0.025, plain=0.03))
+    assert verdict_of(found, "every part of CATO") == "shown in part"
+    assert verdict_of(found, "every term") == "shown"
+    assert found[-1].verdict == "shown"  # the physical loss
+    assert "without rows +50.0%, without local operator -50.0%" in found[0].ours
+    once = ablation_claims(ablated((0,), recipe=0.02, flux=0.025, plain=0.0201))
+    assert [claim.verdict for claim in once] == 2 * ["shown with one seed"]
+    level = ablation_claims(ablated(recipe=0.02, plain=0.0201))
+    assert [claim.verdict for claim in level] == ["within the spread"]
+
+
+@pytest.mark.parametrize(
+    ("grid", "untrained", "learned", "verdict"),
+    [
+        (0.5, (0.6, 0.7), (0.95, 0.96), "shown"),
+        (0.5, (0.6, 0.97), (0.95, 0.96), "shown in part"),  # random weights had it already
+        (0.99, (0.6, 0.7), (0.95, 0.96), "not shown"),  # so has the grid
+        (0.5, (0.6, 0.7), (0.8, 0.7), "not shown"),
+    ],
+)
+def test_a_chart_is_one_dimensional_by_training(grid, untrained, learned, verdict):
+    def space(name, first, seed):
+        fixed = {"benchmark": "pipe", "dimension": 1.5}
+        return {"space": name, "first": first, "seed": seed, **fixed}
+
+    spaces = [space("physical", grid, None)]
+    spaces += [space("untrained", first, seed) for seed, first in enumerate(untrained)]
+    spaces += [space("learned", first, seed) for seed, first in enumerate(learned)]
+    (claim,) = chart_claims({"settings": SETTINGS, "spaces": spaces, "errors": []})
+    assert claim.verdict == verdict
+
+
+def test_charts_are_compared_by_their_errors():
+    errors = [
+        row(error, 1e-3, benchmark="airfoil", chart=kind)
+        for kind, error in {"learned": 0.02, "normalised": 0.01, "raw": 0.04}.items()
+    ]
+    found = chart_claims({"settings": SETTINGS, "spaces": [], "errors": errors})
+    assert verdict_of(found, "normalised coordinates") == "not shown"
+    assert verdict_of(found, "raw coordinates") == "shown"
+
+
+# -- cost -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("theirs", "slope", "verdicts"),
+    [
+        (0.05, -0.5, ["shown", "shown"]),
+        (0.03, -0.5, ["shown in part", "shown"]),
+        (0.01, 0.2, ["not shown", "not shown"]),
+    ],
+)
+def test_scaling_counts_every_training_once(theirs, slope, verdicts):
+    ours = {("samples", 1): 0.04, ("samples", 2): 0.02, ("depth", 4): 0.02}
+    rows = [
+        {"benchmark": "darcy", "model": model, "axis": axis, "value": value, "relative_l2": error}
+        for (axis, value), own in ours.items()
+        for model, error in (("cato", own), ("saot", theirs))
+    ]
+    slopes = [
+        {"benchmark": "darcy", "model": model, "axis": "samples", "slope": slope}
+        for model in ("cato", "saot")
+    ]
+    found = scaling_claims({"settings": SETTINGS, "rows": rows, "slopes": slopes})
+    assert [claim.verdict for claim in found] == verdicts
+    assert found[0].ours.endswith("of 2")  # the recipe is on both axes
+
+
+@pytest.mark.parametrize(
+    ("parameters", "matmuls", "power", "verdicts"),
+    [
+        (100, 3.5, 1.4, ["shown", "shown", "shown"]),
+        (30, 2.0, 1.5, ["shown in part", "shown in part", "shown"]),
+        (8, 0.5, 1.6, ["not shown", "not shown", "not shown"]),
+    ],
+)
+def test_efficiency(parameters, matmuls, power, verdicts):
+    def costs(model, *figures):
+        names = ("parameters", "step_in_matmuls")
+        return {"benchmark": "pipe", "model": model, **dict(zip(names, figures, strict=True))}
+
+    results = {
+        "settings": {"scale": "paper", "growth_scale": "small", "sizes": [32, 512]},
+        "claims": [],
+        "rows": [costs("cato", 10, 1.0), costs("saot", parameters, matmuls)],
+        "growth": [
+            {"model": "cato", "flop_exponent": power, "rows": [{"gflop": 2.0}]},
+            {"model": "full_attention", "flop_exponent": 2.0, "rows": [{"gflop": 40.0}]},
+        ],
+    }
+    *found, cheaper = efficiency_claims(results)
+    assert [claim.verdict for claim in found] == verdicts
+    assert cheaper.ours.startswith("20 times fewer")
+
+
+# -- theory ---------------------------------------------------------------------------------------
+
+
+def executed(errors=(0.1, 1e-4), violations=0, measured=0.5, effect=0.0):
+    widths = (32, 64)
+    return {
+        "realisation": [
+            {"rank": 1, "width": width, "errors": [error], "bounds": [1.0]}
+            for width, error in zip(widths, errors, strict=True)
+        ],
+        "stability": {
+            "rows": [{"draws": 10, "violations": violations, "worst_f": [0.1, 0.9]}],
+            "sharp": [{"ratio": 0.99}],
+        },
+        "theorem": {"rows": [{"measured": measured, "terms": [0.3, 0.4]}], "chart_effect": effect},
+    }
+
+
+def test_theory():
+    assert [claim.verdict for claim in theory_claims(executed())] == 3 * ["shown"] + ["not shown"]
+    for errors in ((0.1, 0.01), (1e-4, 1e-4), (2.0, 1e-4)):  # too large; no fall; above its bound
+        assert verdict_of(theory_claims(executed(errors)), "Lemma 1") == "not shown"
+    assert verdict_of(theory_claims(executed(violations=1)), "Lemma 2") == "not shown"
+    assert verdict_of(theory_claims(executed(measured=0.8)), "Theorem 1") == "not shown"
+    assert verdict_of(theory_claims(executed(effect=0.1)), "learned chart") == "shown in part"
