@@ -50,6 +50,7 @@ survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statisti
 
 # The paper's evidence: each part is resumable and writes docs/studies/NAME; runs are kept in runs/studies.
 BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
+BEST_IN_TIME := geo_fno f_fno u_no fno factformer
 STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
 study: study-theory study-choices study-remedies study-rates study-time study-epochs study-ablation study-chart \
        study-scaling study-efficiency study-gallery study-report  ## everything below, about ten hours on two cores
@@ -58,8 +59,9 @@ study-theory: $(READY)  ## the paper's lemmas executed
 	$(BIN)/cato study theory --out docs/studies/theory
 
 study-choices: $(READY)  ## what the paper leaves open, decided on validation; the defaults follow
-	$(call STUDY,ablation,choices) --benchmarks darcy --minutes 1 \
-	  --questions "rotary scale" heads "width of the MLP" projections stencil "width of the chart"
+	$(call STUDY,ablation,choices) --benchmarks darcy elasticity --minutes 1 \
+	  --questions "rotary scale" heads "width of the MLP" projections stencil "width of the chart" \
+	  "scale of the residual updates" neighbours slices
 
 study-remedies: $(READY)  ## what makes CATO better where it is not first
 	$(call STUDY,ablation,remedies) --benchmarks navier_stokes --minutes 1 \
@@ -67,13 +69,12 @@ study-remedies: $(READY)  ## what makes CATO better where it is not first
 
 study-rates: $(READY)  ## the same sweep of learning rates for every model
 	$(call STUDY,rates,rates) --minutes 0.5
-	$(call STUDY,rates,rates-cloud) --models cato_pc --minutes 1.5
 
 study-time: $(READY)  ## every model on every benchmark in the same time
 	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 1.5 --seeds 0 1 2 --rivals 2
 
 study-epochs: $(READY)  ## the strongest models with the same epochs
-	$(call STUDY,compare,epochs) --models cato saot transolver --share 0.25 --seeds 0 1 2 --rivals 2
+	$(call STUDY,compare,epochs) --models cato saot transolver $(BEST_IN_TIME) --share 0.25 --seeds 0 1 2 --rivals 2
 
 study-ablation: $(READY)  ## CATO without each of its parts
 	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil --share 0.25 \

@@ -60,7 +60,7 @@ class StudyCompare(Study):
     minutes: float | None = None
     """Training time of each; by the recipe's epochs unless given."""
     share: float = 1.0
-    """Of the recipe's epochs that every training gets."""
+    """Of the recipe's steps that every training gets."""
     rivals: int | None = None
     """Models beside CATO that get all the seeds, the best on validation; all unless given."""
 
@@ -90,7 +90,7 @@ class StudyAblation(Study):
     benchmarks: tuple[str, ...] = ("darcy",)
     """Their names."""
     share: float = 1.0
-    """Of the recipe's epochs that every training gets."""
+    """Of the recipe's steps that every training gets."""
     minutes: float | None = None
     """Training time of each instead."""
 
@@ -110,16 +110,16 @@ class StudyRates(Study):
     name = "rates"
 
     models: tuple[str, ...] = ()
-    """Their names; all by default."""
+    """Their names; all that work on meshes by default."""
     minutes: float = 1.0
     """Training time of each."""
 
     def run(self) -> None:
         """Train, collect and write."""
-        from cato.models.registry import MODELS
+        from cato.studies.efficiency import grid_models
         from cato.studies.rates import rates
 
-        results = rates(self.models or tuple(MODELS), self.setup(minutes=self.minutes))
+        results = rates(self.models or grid_models(), self.setup(minutes=self.minutes))
         self.show(results["rows"], ("model", "best"), "rates.json", "rates.md")
 
 
@@ -188,7 +188,7 @@ class StudyChart(Study):
     benchmarks: tuple[str, ...] = ()
     """Their names; all six by default."""
     share: float = 1.0
-    """Of the recipe's epochs that every training gets."""
+    """Of the recipe's steps that every training gets."""
 
     def run(self) -> None:
         """Train, collect and write."""

@@ -9,6 +9,7 @@ reads its settings as one line of JSON and prints its figures. Every measurement
 its own, for its memory, and ends when that pipe closes.
 """
 
+import hashlib
 import json
 import os
 import resource
@@ -46,6 +47,8 @@ LONGEST_FORWARD, LARGEST_FORWARD = 20.0, 6.0
 """Seconds and GiB from which on a forward is counted but not run."""
 PATIENCE = 5.0
 """A forward of more seconds than this is timed once."""
+GROWTH = "darcy"
+"""The benchmark whose meshes grow."""
 
 
 def measured(kind: str, folder: Path, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -68,9 +71,18 @@ def measured(kind: str, folder: Path, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def kept_at(kind: str, folder: Path, settings: Mapping[str, Any]) -> Path:
-    """The file of a measurement."""
-    words = ("_".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in settings.values())
+    """The file of a measurement; a recipe that is changed has another."""
+    words = ["_".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in settings.values()]
+    if settings["model"] not in REFERENCES:
+        benchmark = settings.get("benchmark", GROWTH)
+        config = recipe(benchmark, settings["scale"], settings["model"]).to_dict()
+        words.append(digest([config[group] for group in ("model", "loss", "train")]))
     return folder / f"{'-'.join((kind, *words))}.json"
+
+
+def digest(values: Any) -> str:
+    """A short name for JSON-ready values."""
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
 
 
 def _measure_apart(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -165,7 +177,7 @@ def growth(model: str, scale: str, sizes: Sequence[int], repeats: int = REPEATS)
     rows: list[dict[str, Any]] = []
     base = None
     for size in sizes:
-        problem = replace(get_benchmark("darcy").problem(scale), shape=(size, size))
+        problem = replace(get_benchmark(GROWTH).problem(scale), shape=(size, size))
         operator = subject(model, scale, problem)
         row = {"size": size, "gflop": count_forward(operator, problem) / 1e9}
         base = base or peak_memory()
@@ -196,8 +208,8 @@ def subject(model: str, scale: str, problem: Problem) -> nn.Module:
     """A model of the library by its Darcy recipe, or one of the references by that of CATO."""
     if model in REFERENCES:
         _, build = REFERENCES[model]
-        return build(recipe("darcy", scale, "cato").model, problem)
-    return build_model(model, recipe("darcy", scale, model).model, problem)
+        return build(recipe(GROWTH, scale, "cato").model, problem)
+    return build_model(model, recipe(GROWTH, scale, model).model, problem)
 
 
 def count_forward(operator: nn.Module, problem: Problem) -> int:

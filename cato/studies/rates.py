@@ -1,7 +1,8 @@
 """Learning rates: the same short sweep for every model, judged on validation.
 
 Every model trains with each rate for the same time on each benchmark. Its rate is the one with the
-lowest product of validation errors over the benchmarks; the `small` recipes take it from here.
+lowest product of validation errors over the benchmarks; the `small` recipes take it from here, for
+clouds too, where CATO-PC has the rate of CATO.
 """
 
 from collections.abc import Sequence
@@ -18,8 +19,6 @@ from cato.training.config import RunConfig
 
 RATES = (1e-3, 3e-3, 1e-2)
 """Of AdamW; Muon's is twice that, as in the defaults."""
-CLOUD = "elasticity"
-"""Where models are swept that can do clouds only."""
 
 
 def rates(
@@ -39,7 +38,7 @@ def rates(
     keys: dict[tuple[str, float, str], list[str]] = {}
     for seed in setup.seeds:
         for model in models:
-            for benchmark in _benchmarks_of(model, benchmarks, setup.scale):
+            for benchmark in benchmarks:
                 for rate in RATES:
                     train = settings_of(rate) | {"seed": seed}
                     words = (benchmark, setup.scale, model, setup.budget, f"rate{rate:g}")
@@ -72,12 +71,6 @@ def settings_of(rate: float) -> dict[str, float]:
     return {"learning_rate": rate, "muon_learning_rate": 2 * rate}
 
 
-def _benchmarks_of(model: str, benchmarks: Sequence[str], scale: str) -> list[str]:
-    can = model_entry(model).operator.geometries
-    able = [name for name in benchmarks if get_benchmark(name).problem(scale).geometry in can]
-    return able or [CLOUD]
-
-
 def write_page(results: dict[str, Any], out: Path) -> None:
     """rates.md, from the results alone."""
     settings = results["settings"]
@@ -88,8 +81,8 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         "",
         f"Scale `{settings['scale']}`, {settings['minutes']:g} minutes of training each on one "
         "thread. The lowest validation error with each learning rate (of AdamW; Muon's is twice "
-        "that). The rate with the lowest product over the benchmarks is the model's in the "
-        f"`{settings['scale']}` recipes.",
+        "that). The rate with the lowest product over the benchmarks is taken; the recipes of "
+        "`small` have it.",
         "",
         "| model | benchmark | " + " | ".join(f"{rate:g}" for rate in RATES) + " | taken |",
         "|---" * (len(RATES) + 3) + "|",

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from cato.data.benchmarks import get_benchmark
 from cato.data.generate import covering, generate_file
 from cato.errors import InputError
@@ -93,6 +95,11 @@ class Setup:
         """The finished run of every job; trains and evaluates what is missing."""
         self._provide_data(jobs.values())
         if self.minutes is not None:
+            if torch.cuda.is_available():
+                raise InputError(
+                    "equal time is that of one CPU thread; hide the GPUs with "
+                    "CUDA_VISIBLE_DEVICES= or leave --minutes out"
+                )
             jobs = in_equal_time(jobs, self.minutes, self.runs, self.workers)
         return run_jobs(jobs, self.runs, self.workers, label)
 

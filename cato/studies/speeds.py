@@ -11,7 +11,6 @@ is due.
 reads the settings as one line of JSON and prints what a step takes, in matmuls.
 """
 
-import hashlib
 import json
 import subprocess
 import sys
@@ -30,7 +29,7 @@ from cato.data.generate import num_cores
 from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.progress import progress_bar
-from cato.studies.costs import in_matmuls, seconds_of
+from cato.studies.costs import digest, in_matmuls, seconds_of
 from cato.subprocesses import start_module
 from cato.training.config import RunConfig, run_config
 from cato.training.engine import make_fabric
@@ -94,8 +93,7 @@ def speed_key(config: RunConfig) -> str:
     del values["data"]["root"]
     for name in ("seed", "learning_rate", "muon_learning_rate", "epochs", "steps", "minutes"):
         del values["train"][name]
-    digest = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
-    return f"{config.benchmark}-{config.scale}-{config.model_name}-{digest[:8]}"
+    return f"{config.benchmark}-{config.scale}-{config.model_name}-{digest(values)}"
 
 
 def _measure_apart(config: RunConfig | None) -> float:

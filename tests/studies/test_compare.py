@@ -75,6 +75,29 @@ def test_a_failing_job_stops_no_other(study, tmp_path):
         run_jobs({second: broken}, tmp_path, 1, "test")
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"seeds": ()}, "at least one seed"),
+        ({"seeds": (1, 1)}, "each once; got 1, 1"),
+        ({"share": 0.0}, "share must be above 0"),
+        ({"share": 2.0}, "at most 1; got 2"),
+        ({"minutes": 0.0}, "minutes must be above 0"),
+        ({"minutes": 1.0, "share": 0.5}, "not both"),
+    ],
+)
+def test_setups_that_make_no_sense(options, message):
+    with pytest.raises(InputError, match=message):
+        Setup(**options)
+
+
+def test_equal_time_is_that_of_a_cpu(study, monkeypatch):
+    _, setup, _ = study
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    with pytest.raises(InputError, match="hide the GPUs"):
+        replace(setup, minutes=1.0).train(plan({"darcy": ["cato"]}, setup, (0,)), "test")
+
+
 def test_a_training_that_diverges_has_a_result(study, tmp_path):
     """It would diverge again, so a queue that waited for it would never end."""
     _, setup, _ = study
@@ -132,11 +155,11 @@ def test_models_that_cannot_are_left_out_or_refused():
 
 
 @pytest.mark.parametrize(
-    ("models", "seeds", "message"), [([], (0,), "at least one"), (["fno"], (0, 0), "must differ")]
+    ("models", "rivals", "message"), [([], 2, "at least one model"), (["fno"], -1, "at least 0")]
 )
-def test_bad_plans_are_refused(models, seeds, message, tmp_path):
+def test_bad_plans_are_refused(models, rivals, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        compare(models, ["darcy"], setup_in(tmp_path, seeds=seeds))
+        compare(models, ["darcy"], setup_in(tmp_path), rivals)
 
 
 def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
@@ -195,11 +218,11 @@ def test_what_cannot_be_timed_is_an_error(study, tmp_path):
         measure_speeds({"job": broken}, tmp_path / "speeds.json", 1)
 
 
-def test_a_share_of_the_epochs_is_another_job(study):
-    """The published protocol in less time: every model gets the same share of its epochs."""
+def test_a_share_of_the_steps_is_another_job(study):
+    """The published protocol in less time: every model gets the same share of its steps."""
     _, setup, _ = study
     able = {"darcy": ["cato", "fno"]}
     whole, part = plan(able, setup, (0,)), plan(able, replace(setup, share=0.34), (0,))
-    assert [c.train.epochs for c in whole.values()] == [3, 3]
-    assert [c.train.epochs for c in part.values()] == [1, 1]
+    assert [c.train.steps for c in whole.values()] == [None, None]
+    assert [c.train.steps for c in part.values()] == 2 * [round(0.34 * 3 * 24 / 4)]
     assert not set(whole) & set(part)

@@ -17,6 +17,9 @@ from cato.studies.compare import compare
 from cato.studies.gallery import compared_runs, gallery, write_page
 from cato.studies.outcomes import median_sample
 from cato.studies.setup import Setup
+from cato.training.evaluate import evaluate
+from cato.training.run import open_run
+from cato.training.weights import load_splits, load_surrogate
 from cato.viz.cases import Case
 from cato.viz.gallery import Answer, gallery_animation, gallery_figure
 from cato.viz.views import DEFORMED
@@ -140,7 +143,9 @@ def test_the_sample_is_the_median_of_ours(compared):
     (row,) = results["rows"]
     figures = json.loads((root / "runs/darcy-smoke-cato-recipe-seed0/job.json").read_text())
     assert row["mean_errors"]["cato"] == pytest.approx(figures["relative_l2"])
-    assert row["errors"]["cato"] >= figures["median"] * (1 - 1e-6)
+    run = open_run(root / "runs/darcy-smoke-cato-recipe-seed0")
+    errors = evaluate(load_surrogate(run), load_splits(run.config).test, None).errors
+    assert (errors < row["errors"]["cato"] * (1 - 1e-6)).sum() == len(errors) // 2
     assert row["num_samples"] == figures["num_samples"]
     assert not row["animated"]
 

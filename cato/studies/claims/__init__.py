@@ -36,7 +36,11 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
             found += source(results[study])
         else:
             found.append(Claim(f"what `{study}` studies", "", "", "", NOT_RUN))
-    return [*found, *on_a_gpu()]
+    at_full_size = any(
+        results.get(study, {}).get("settings", {}).get("scale") == "paper"
+        for study in ("time", "epochs")
+    )
+    return found if at_full_size else [*found, *on_a_gpu()]
 
 
 def on_a_gpu() -> list[Claim]:
