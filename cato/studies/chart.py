@@ -187,8 +187,9 @@ def _look(runs: list[Run], out: Path) -> Look:
     shown[f"chart before training (seed {first})"] = spaces["untrained", first]
     shown["learned chart"] = spaces["learned", first]
     _picture(runs[0], test, shown, out)
+    everywhere = [np.concatenate(seen)]
     at_random = [
-        principal(through(untrained_chart(runs[0], seed), seen[:1])[0])
+        principal(through(untrained_chart(runs[0], seed), everywhere)[0])
         for seed in range(NUM_RANDOM)
     ]
     firsts = np.array([found.shares[0] for found in at_random])
