@@ -13,7 +13,13 @@ from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import write_json
 from cato.models.registry import default_model, model_entry
-from cato.studies.outcomes import budget_of, num_parameters, outcome, percent
+from cato.studies.outcomes import (
+    budget_of,
+    gradient_errors,
+    num_parameters,
+    outcome,
+    percent,
+)
 from cato.studies.setup import Changes, Setup
 from cato.training.config import RunConfig, recipe
 from cato.training.run import Run
@@ -189,6 +195,7 @@ def _row(
         "changes": {group: dict(new) for group, new in changes.items()},
         "parameters": num_parameters(runs[0]),
         **outcome(runs),
+        **gradient_errors(runs),
     }
 
 
@@ -203,7 +210,8 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         f"Scale `{settings['scale']}`, {budget_of(settings)}, "
         f"{len(settings['seeds'])} seed(s), one thread. The figure is the lowest validation error "
         "(relative L2 on physical values); *change* is against the recipe, negative is better; ± "
-        "is the standard deviation over the seeds.",
+        "is the standard deviation over the seeds. *Error of ∇u* is that of the mesh gradient of "
+        "the solution on the same samples, where the problem is steady on a mesh.",
     ]
     for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         rows = [row for row in results["rows"] if row["benchmark"] == benchmark]
@@ -217,15 +225,17 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
     """The recipe, then the answers of each question, best first."""
     base = rows[0]
     lines = [
-        "| question | answer | validation error | change | minutes | parameters |",
-        "|---|---|---|---|---|---|",
+        "| question | answer | validation error | change | error of ∇u | minutes | parameters |",
+        "|---|---|---|---|---|---|---|",
     ]
     questions = list(dict.fromkeys(row["question"] for row in rows))
     for row in sorted(rows, key=lambda r: (questions.index(r["question"]), r["validation"])):
         change = "" if row is base else f"{row['validation'] / base['validation'] - 1:+.1%}"
-        error = percent(row["validation"], row["validation_spread"])
+        error, slopes = percent(row["validation"], row["validation_spread"]), "–"
+        if row["gradient_error"] is not None:
+            slopes = percent(row["gradient_error"], row["gradient_spread"])
         lines.append(
-            f"| {row['question']} | {row['answer']} | {error} | {change} "
+            f"| {row['question']} | {row['answer']} | {error} | {change} | {slopes} "
             f"| {row['minutes']:.1f} | {row['parameters']:,} |"
         )
     return lines

@@ -1,6 +1,7 @@
 """What came out of the trainings of a study."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from math import inf, isfinite
 from statistics import mean, stdev
 from typing import Any
@@ -8,9 +9,11 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from cato.physics import gradient, inverse_metric, relative_l2
 from cato.studies.jobs import figures_of
+from cato.training.evaluate import solve_all
 from cato.training.run import Run
-from cato.training.weights import load_surrogate
+from cato.training.weights import load_splits, load_surrogate
 
 
 def outcome(runs: Sequence[Run]) -> dict[str, Any]:
@@ -34,6 +37,22 @@ def outcome(runs: Sequence[Run]) -> dict[str, Any]:
 def _or_infinite(error: float) -> float:
     """What is no number, from a training that diverged, is worse than any."""
     return error if isfinite(error) else inf
+
+
+def gradient_errors(runs: Sequence[Run]) -> dict[str, float | None]:
+    """Relative error of ∇û on the validation samples of a steady mesh: mean and spread of seeds."""
+    problem = runs[0].problem
+    if problem.time != "steady" or problem.geometry == "cloud":
+        return {"gradient_error": None, "gradient_spread": None}
+    data = load_splits(runs[0].config).validation
+    metric = inverse_metric(data.coords, problem.shape, problem.periodic, problem.period)
+    slopes = partial(gradient, metric=metric, shape=problem.shape, periodic=problem.periodic)
+    truth = slopes(data.targets).flatten(2)
+    errors = [
+        relative_l2(slopes(solve_all(load_surrogate(run), data)).flatten(2), truth).mean().item()
+        for run in runs
+    ]
+    return {"gradient_error": mean(errors), "gradient_spread": spread(errors)}
 
 
 def num_parameters(run: Run) -> int:

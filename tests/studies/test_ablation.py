@@ -6,12 +6,15 @@ import pytest
 
 from cato.cli.main import main
 from cato.errors import InputError
+from cato.studies import outcomes
 from cato.studies.ablation import QUESTIONS, ablation, answers_for
+from cato.studies.outcomes import gradient_errors
 from cato.studies.rates import RATES, rates
 from cato.studies.setup import Setup
 from cato.studies.speeds import speed_key
-from cato.training.config import recipe
+from cato.training.config import recipe, run_config
 from cato.training.run import open_run
+from cato.training.train import train
 
 
 def test_every_answer_is_the_recipe_of_some_benchmark_or_asked_there():
@@ -61,6 +64,21 @@ def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp
     for row in rest:
         assert f"{row['validation'] / base['validation'] - 1:+.1%}" in page
     assert json.loads((folders["out"] / "ablation.json").read_text()) == results
+    assert base["gradient_error"] > 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"), [(lambda u: 1.1 * u, 0.1), (lambda u: u + 3, 0.0), (lambda u: 0 * u, 1.0)]
+)
+def test_gradients_of_answers_whose_error_is_known(answer, error, tmp_path, monkeypatch):
+    values = recipe("darcy", "smoke", "cato").to_dict()
+    values["data"]["root"] = str(tmp_path / "data")
+    values["train"]["steps"] = 1
+    run = train(run_config(values, "test"), tmp_path / "run")
+    monkeypatch.setattr(outcomes, "solve_all", lambda _, data: answer(data.targets))
+    found = gradient_errors([run, run])
+    assert found["gradient_error"] == pytest.approx(error, abs=1e-4)
+    assert found["gradient_spread"] == 0
 
 
 def axes_of(row):

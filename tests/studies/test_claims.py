@@ -120,6 +120,8 @@ def ablated(seeds=(0, 1, 2), **errors):
             "answer": names[key][1],
             "validation": error,
             "validation_spread": 0.001 if len(seeds) > 1 else None,
+            "gradient_error": 2 * error,
+            "gradient_spread": 0.001 if len(seeds) > 1 else None,
         }
         for key, error in errors.items()
     ]
@@ -130,12 +132,12 @@ def test_parts_that_help_and_parts_that_do_not():
     found = ablation_claims(ablated(recipe=0.02, rows=0.03, local=0.01, flux=0.025, plain=0.03))
     assert verdict_of(found, "every part of CATO") == "shown in part"
     assert verdict_of(found, "every term") == "shown"
-    assert found[-1].verdict == "shown"  # the physical loss
+    assert [claim.verdict for claim in found[-2:]] == ["shown", "shown"]  # values and gradients
     assert "without rows +50.0%, without local operator -50.0%" in found[0].ours
     once = ablation_claims(ablated((0,), recipe=0.02, flux=0.025, plain=0.0201))
-    assert [claim.verdict for claim in once] == 2 * ["shown with one seed"]
+    assert [claim.verdict for claim in once] == 3 * ["shown with one seed"]
     level = ablation_claims(ablated(recipe=0.02, plain=0.0201))
-    assert [claim.verdict for claim in level] == ["within the spread"]
+    assert [claim.verdict for claim in level] == 2 * ["within the spread"]
 
 
 @pytest.mark.parametrize(
