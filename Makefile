@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 .PHONY: demo test test-slow lint docs bench bench-serve bench-solvers survey cards pretrained clean \
-        study study-theory study-choices study-remedies study-rates study-time study-epochs study-ablation \
+        study study-theory study-choices study-finalists study-remedies study-rates study-time study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
 $(READY): pyproject.toml constraints.txt
@@ -52,7 +52,7 @@ survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statisti
 BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
 BEST_IN_TIME := geo_fno f_fno u_no fno factformer
 STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
-study: study-theory study-choices study-remedies study-rates study-time study-epochs study-ablation study-chart \
+study: study-theory study-choices study-finalists study-remedies study-rates study-time study-epochs study-ablation study-chart \
        study-scaling study-efficiency study-gallery study-report  ## everything below, about ten hours on two cores
 
 study-theory: $(READY)  ## the paper's lemmas executed
@@ -62,6 +62,10 @@ study-choices: $(READY)  ## what the paper leaves open, decided on validation; t
 	$(call STUDY,ablation,choices) --benchmarks darcy elasticity --minutes 1 \
 	  --questions "rotary scale" heads "width of the MLP" projections stencil "width of the chart" \
 	  "scale of the residual updates" neighbours slices
+
+study-finalists: $(READY)  ## the open choices that mattered most, on more benchmarks and with more seeds
+	$(call STUDY,ablation,finalists) --benchmarks darcy pipe navier_stokes --share 0.2 --seeds 0 1 2 \
+	  --questions "heads and rotary scale"
 
 study-remedies: $(READY)  ## what makes CATO better where it is not first
 	$(call STUDY,ablation,remedies) --benchmarks navier_stokes --minutes 1 \

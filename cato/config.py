@@ -61,7 +61,11 @@ def checked(config: Config, where: str) -> Config:
 
 
 def to_dict(config: Any) -> dict[str, Any]:
-    """Plain nested values of a config, ready for JSON."""
+    """Plain nested values of a config, as JSON gives them back: lists, no tuples."""
     assert is_dataclass(config)
     assert not isinstance(config, type)
-    return asdict(config)
+    return asdict(config, dict_factory=_with_lists)
+
+
+def _with_lists(items: list[tuple[str, Any]]) -> dict[str, Any]:
+    return {name: list(v) if isinstance(v, tuple) else v for name, v in items}

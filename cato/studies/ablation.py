@@ -60,6 +60,12 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     "heads": {
         "1": {"model": {"heads": 1}},
         "4": {"model": {"heads": 4}},
+        "8": {"model": {"heads": 8}},
+    },
+    "heads and rotary scale": {
+        "4, 10": {"model": {"heads": 4, "rotary_scale": 10.0}},
+        "2, 30": {"model": {"heads": 2, "rotary_scale": 30.0}},
+        "4, 30": {"model": {"heads": 4, "rotary_scale": 30.0}},
     },
     "capacity": {
         "2 layers": {"model": {"depth": 2}},
@@ -147,7 +153,7 @@ def answers_for(
 ) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
     """The recipe itself, and what every answer changes in it, where its model has the settings.
 
-    An answer that comes to the same as one before is left out.
+    An answer that comes to the same as one before to the same question is left out.
     """
     unknown = [name for name in questions if name not in QUESTIONS]
     if unknown:
@@ -168,7 +174,8 @@ def answers_for(
                     }
                     for group, new in settings.items()
                 }
-                if changes not in chosen.values() and any(changes.values()):
+                before = [known for (asked, _), known in chosen.items() if asked == question]
+                if any(changes.values()) and changes not in before:
                     chosen[question, answer] = changes
     return chosen
 
@@ -193,6 +200,7 @@ def _row(
         "question": question,
         "answer": answer,
         "changes": {group: dict(new) for group, new in changes.items()},
+        "settings": {g: runs[0].config.to_dict()[g] for g in ("model", "loss", "train")},
         "parameters": num_parameters(runs[0]),
         **outcome(runs),
         **gradient_errors(runs),
@@ -216,9 +224,18 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         rows = [row for row in results["rows"] if row["benchmark"] == benchmark]
         title = model_entry(rows[0]["model"]).title
-        lines += ["", f"## {title} on {get_benchmark(benchmark).title}", "", *_table(rows)]
+        lines += ["", f"## {title} on {get_benchmark(benchmark).title}", "", _recipe(rows)]
+        lines += ["", *_table(rows)]
     out.mkdir(parents=True, exist_ok=True)
     (out / "ablation.md").write_text("\n".join([*lines, ""]))
+
+
+def _recipe(rows: list[dict[str, Any]]) -> str:
+    """What the recipe has where answers differ from it."""
+    base = rows[0]["settings"]
+    asked = [(group, name) for row in rows for group, new in row["changes"].items() for name in new]
+    values = [f"`{name}` {base[group][name]}" for group, name in dict.fromkeys(asked)]
+    return f"The recipe has {', '.join(values)}."
 
 
 def _table(rows: list[dict[str, Any]]) -> list[str]:

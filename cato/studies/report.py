@@ -25,6 +25,7 @@ STUDIES = {
     "epochs": ("compare", "Models with equal epochs", "make study-epochs"),
     "rates": ("rates", "Learning rates", "make study-rates"),
     "choices": ("ablation", "Open choices", "make study-choices"),
+    "finalists": ("ablation", "Open choices with more seeds", "make study-finalists"),
     "remedies": ("ablation", "Remedies where CATO is not first", "make study-remedies"),
     "ablation": ("ablation", "Parts left out", "make study-ablation"),
     "scaling": ("scaling", "Scaling", "make study-scaling"),
