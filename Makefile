@@ -59,7 +59,7 @@ study-theory: $(READY)  ## the paper's lemmas executed
 	$(BIN)/cato study theory --out docs/studies/theory
 
 study-choices: $(READY)  ## what the paper leaves open, decided on validation; the defaults follow
-	$(call STUDY,ablation,choices) --benchmarks darcy elasticity --minutes 1 \
+	$(call STUDY,ablation,choices) --benchmarks darcy elasticity --share 0.2 \
 	  --questions "rotary scale" heads "width of the MLP" projections stencil "width of the chart" \
 	  "scale of the residual updates" neighbours slices
 

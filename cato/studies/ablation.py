@@ -59,10 +59,12 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     },
     "heads": {
         "1": {"model": {"heads": 1}},
+        "2": {"model": {"heads": 2}},
         "4": {"model": {"heads": 4}},
         "8": {"model": {"heads": 8}},
     },
     "heads and rotary scale": {
+        "2, 10": {"model": {"heads": 2, "rotary_scale": 10.0}},
         "4, 10": {"model": {"heads": 4, "rotary_scale": 10.0}},
         "2, 30": {"model": {"heads": 2, "rotary_scale": 30.0}},
         "4, 30": {"model": {"heads": 4, "rotary_scale": 30.0}},
