@@ -189,7 +189,7 @@ def command_of(config: RunConfig) -> str:
     for name, value in options_of(config.to_dict()).items():
         is_fitted = config.data.file is not None and name in FITTED
         if (value != base[name] or is_fitted) and "." in name:
-            values = value if isinstance(value, tuple) else (value,)
+            values = value if isinstance(value, list) else [value]
             words += [f"--{name.replace('_', '-')}", *(shlex.quote(str(v)) for v in values)]
     return " ".join(words)
 
