@@ -62,16 +62,17 @@ def ablation_claims(results: Row) -> list[Claim]:
                     lower(recipe, plain, "validation", "validation_spread"),
                 )
             )
-            found.append(
-                Claim(
-                    f"the physical loss makes gradients better on {title}",
-                    "less oversmoothing; no number",
-                    f"error of ∇u {recipe['gradient_error']:.2%} with it, "
-                    f"{plain['gradient_error']:.2%} without",
-                    setting,
-                    lower(recipe, plain, "gradient_error", "gradient_spread"),
+            if recipe["gradient_error"] is not None:  # steady, and on a mesh
+                found.append(
+                    Claim(
+                        f"the physical loss makes gradients better on {title}",
+                        "less oversmoothing; no number",
+                        f"error of ∇u {recipe['gradient_error']:.2%} with it, "
+                        f"{plain['gradient_error']:.2%} without",
+                        setting,
+                        lower(recipe, plain, "gradient_error", "gradient_spread"),
+                    )
                 )
-            )
     return found
 
 
