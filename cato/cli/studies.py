@@ -116,7 +116,7 @@ class StudyRates(Study):
 
     def run(self) -> None:
         """Train, collect and write."""
-        from cato.studies.efficiency import grid_models
+        from cato.models.registry import grid_models
         from cato.studies.rates import rates
 
         results = rates(self.models or grid_models(), self.setup(minutes=self.minutes))

@@ -168,6 +168,11 @@ def default_model(problem: Problem) -> str:
     return "cato_pc" if problem.geometry == "cloud" else "cato"
 
 
+def grid_models() -> tuple[str, ...]:
+    """All models that work on meshes."""
+    return tuple(name for name, entry in MODELS.items() if "grid" in entry.operator.geometries)
+
+
 def build_model(name: str, config: Any, problem: Problem) -> Operator:
     """A freshly initialised model, sized by the problem.
 

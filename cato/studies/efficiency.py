@@ -16,7 +16,7 @@ import numpy as np
 from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import write_json
-from cato.models.registry import MODELS, model_entry
+from cato.models.registry import grid_models, model_entry
 from cato.progress import note, progress_bar
 from cato.studies.costs import BATCH, REPEATS, measured
 from cato.studies.efficiency_page import write_page
@@ -86,11 +86,6 @@ def efficiency(
     _draw(results, out)
     write_page(results, out)
     return results
-
-
-def grid_models() -> tuple[str, ...]:
-    """All models that work on meshes."""
-    return tuple(name for name, entry in MODELS.items() if "grid" in entry.operator.geometries)
 
 
 def _measure(
