@@ -51,6 +51,8 @@ survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statisti
 # The paper's evidence: each part is resumable and writes docs/studies/NAME; runs are kept in runs/studies.
 BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
 BEST_IN_TIME := geo_fno f_fno u_no fno factformer
+# Of the recipes' steps, the same for what shares trainings of CATO.
+SHARE := --share 0.4 --runs runs/studies/epochs
 STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
 study: study-theory study-choices study-finalists study-remedies study-rates study-time study-epochs study-ablation study-chart \
        study-scaling study-efficiency study-gallery study-report  ## everything below, about ten hours on two cores
@@ -78,14 +80,14 @@ study-time: $(READY)  ## every model on every benchmark in the same time
 	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 1.5 --seeds 0 1 2 --rivals 2
 
 study-epochs: $(READY)  ## the strongest models with the same epochs
-	$(call STUDY,compare,epochs) --models cato saot transolver $(BEST_IN_TIME) --share 0.25 --seeds 0 1 2 --rivals 2
+	$(call STUDY,compare,epochs) --models cato saot transolver $(BEST_IN_TIME) $(SHARE) --seeds 0 1 2 --rivals 2
 
 study-ablation: $(READY)  ## CATO without each of its parts
-	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil --share 0.25 \
+	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil $(SHARE) \
 	  --questions chart attention "local operator" loss optimizer "rotary scale"
 
 study-chart: $(READY)  ## the learned chart beside the physical grid
-	$(call STUDY,chart,chart) --runs runs/studies/ablation --seeds 0 1 2 --share 0.25
+	$(call STUDY,chart,chart) $(SHARE) --seeds 0 1 2
 
 study-scaling: $(READY)  ## errors against samples, resolution, depth and width
 	$(call STUDY,scaling,scaling) --share 0.15

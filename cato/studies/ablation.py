@@ -185,12 +185,13 @@ def answers_for(
 def one_change(setup: Setup, benchmark: str, changes: Changes, seed: int) -> tuple[str, RunConfig]:
     """The name and settings of a training of CATO.
 
-    The name is by what is changed, so that equal answers to two questions are one training.
+    The name is by what is changed, so that equal answers to two questions are one training, and
+    the recipe itself is that of the comparison.
     """
-    config = setup.config(benchmark, setup.own_model(benchmark), changes, {"train": {"seed": seed}})
+    model = setup.own_model(benchmark)
+    config = setup.config(benchmark, model, changes, {"train": {"seed": seed}})
     settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
-    tag = "_".join(settings).replace(" ", "") or "unchanged"
-    return f"{benchmark}-{setup.scale}-{tag}-{setup.budget}-seed{seed}", config
+    return setup.job(benchmark, "_".join(settings).replace(" ", "") or model, seed), config
 
 
 def _row(

@@ -78,9 +78,7 @@ def compare(
 def plan(able: dict[str, list[str]], setup: Setup, seeds: Sequence[int]) -> dict[str, RunConfig]:
     """The settings of every training, by the name of its run folder."""
     return {
-        f"{benchmark}-{setup.scale}-{name}-{setup.budget}-seed{seed}": setup.config(
-            benchmark, name, {"train": {"seed": seed}}
-        )
+        setup.job(benchmark, name, seed): setup.config(benchmark, name, {"train": {"seed": seed}})
         for seed in seeds  # outermost, so that a study under way covers all benchmarks evenly
         for benchmark, names in able.items()
         for name in names

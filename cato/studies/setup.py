@@ -64,6 +64,10 @@ class Setup:
             return f"{self.minutes:g}min"
         return "recipe" if self.share == 1 else f"share{self.share:g}"
 
+    def job(self, benchmark: str, what: str, seed: int) -> str:
+        """The name of a run folder; `what` is the model, if all else is the recipe's."""
+        return f"{benchmark}-{self.scale}-{what}-{self.budget}-seed{seed}"
+
     def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
         """The recipe with some settings changed, the later last, and its share of the steps."""
         values = recipe(benchmark, self.scale, model).to_dict()

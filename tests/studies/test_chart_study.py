@@ -118,7 +118,7 @@ def done(tmp_path_factory):
 
 def test_the_figures_are_those_of_the_trained_chart(done):
     root, _, results = done
-    run = open_run(root / "runs/darcy-smoke-unchanged-share0.34-seed0")
+    run = open_run(root / "runs/darcy-smoke-cato-share0.34-seed0")
     rows = {row["space"]: row for row in results["spaces"]}
     assert list(rows) == ["physical", "normalised", "untrained", "learned"]
     assert rows["physical"]["dimension"] == pytest.approx(2)
@@ -133,7 +133,7 @@ def test_the_figures_are_those_of_the_trained_chart(done):
 
 def test_untrained_is_what_the_training_began_with(done):
     root, _, _ = done
-    run = open_run(root / "runs/darcy-smoke-unchanged-share0.34-seed0")
+    run = open_run(root / "runs/darcy-smoke-cato-share0.34-seed0")
     splits = load_splits(run.config)
     torch.manual_seed(run.config.train.seed)
     began = prepare(run.config, splits.train).surrogate
