@@ -154,9 +154,9 @@ async def predict(
     """The model's answer for an input, with the nodes and their place in the learned chart."""
     model, editor = exploration.find(name)
     with service.admission():
+        values = editor.check(await _values_of(request, service))
         try:
             async with asyncio.timeout(service.settings.time_limit):
-                values = editor.check(await _values_of(request))
                 given = await _given(exploration, service, editor, values)
                 answer = await service.ask(_question(model, given), request)
                 body = await service.beside(_written, model, editor, given, answer)
@@ -167,10 +167,13 @@ async def predict(
 
 
 @router.post("/api/models/{name}/solve")
-async def start_solver(name: str, request: Request, exploration: Exploring) -> dict[str, Any]:
+async def start_solver(
+    name: str, request: Request, exploration: Exploring, service: Serving
+) -> dict[str, Any]:
     """Start the true solver for an input."""
     _, editor = exploration.find(name)
-    values = editor.check(await _values_of(request))
+    with service.admission():
+        values = editor.check(await _values_of(request, service))
     return _state(exploration.jobs.submit(editor, "solve", values))
 
 
@@ -203,14 +206,18 @@ def _state(job: SolverJob) -> dict[str, Any]:
     return {"id": job.id, "state": job.state, "seconds": job.seconds, "message": job.message}
 
 
-async def _values_of(request: Request) -> np.ndarray:
+async def _values_of(request: Request, service: Service) -> np.ndarray:
     """The values in a body. The media type keeps pages of other sites from sending one."""
     if request.headers.get("content-type") != MEDIA_TYPE:
         raise HTTPException(415, f"the content type must be {MEDIA_TYPE}")
+    limit = service.settings.time_limit
     try:
-        arrays = unpack(await request.body()).arrays
+        async with asyncio.timeout(limit):
+            arrays = unpack(await request.body()).arrays
     except ClientDisconnect:
         raise HTTPException(CLIENT_GONE, "the client has gone") from None
+    except TimeoutError:
+        raise HTTPException(408, f"the body did not arrive within {limit:g} s") from None
     if "values" not in arrays:
         raise InputError("the body has no 'values'")
     return arrays["values"]

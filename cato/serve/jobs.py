@@ -63,6 +63,7 @@ class SolverJob:
         self.state: State = "waiting"
         self.message = ""
         self.finished: Future[Message] = Future()
+        self.finished.set_running_or_notify_cancel()  # only `end` ends it, not who stops waiting
         self.process: subprocess.Popen[bytes] | None = None
         self._began = 0.0
         facts = {"benchmark": editor.name, "parameters": asdict(editor.parameters), "task": task}

@@ -14,6 +14,7 @@ import json
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 from math import prod
 from typing import Any
 
@@ -87,9 +88,9 @@ def _json_array(value: Any, name: str) -> np.ndarray:
     if (
         not isinstance(shape, list)
         or len(shape) > 8
-        or not all(type(nodes) is int and 0 <= nodes < 2**31 for nodes in shape)
+        or not all(type(nodes) is int and 0 < nodes < 2**31 for nodes in shape)
     ):
-        raise InputError(f"{name}.shape must be a list of at most 8 sizes")
+        raise InputError(f"{name}.shape must be a list of at most 8 sizes above 0")
     if not isinstance(values, list):
         raise InputError(f"{name}.values must be a list of numbers, not {_kind(values)}")
     numbers = _numbers(values, f"{name}.values")
@@ -103,14 +104,23 @@ def _json_array(value: Any, name: str) -> np.ndarray:
 
 def _numbers(values: list[Any], name: str) -> np.ndarray:
     try:
-        array = np.asarray(values)
+        # Not for numpy what is no number: one long string would make all numbers as long.
+        other = "" if _are_numbers(values) else _first_other(values, name)
+        array = None if other else np.asarray(values)
     except (ValueError, OverflowError, RecursionError):
         raise InputError(
             f"{name}: all lists on one level must have the same length, and at most 64 levels"
         ) from None
-    if array.dtype.kind not in "fiu":
-        raise InputError(f"{name} must hold numbers only{_first_other(values, name)}")
+    if array is None or array.dtype.kind not in "fiu":  # a large integer is an object
+        raise InputError(f"{name} must hold numbers only{other or _first_other(values, name)}")
     return array
+
+
+def _are_numbers(values: list[Any]) -> bool:
+    """Whether lists on one level hold lists or numbers alone; quick, a level at a time."""
+    while (kinds := set(map(type, values))) == {list}:
+        values = list(chain.from_iterable(values))
+    return kinds <= {int, float}
 
 
 def _first_other(values: list[Any], path: str) -> str:
@@ -188,7 +198,7 @@ def _npy_array(data: bytes, name: str) -> np.ndarray:
     if dtype.kind not in "fiu":
         raise InputError(f"{name} must hold real numbers; it holds {dtype}")
     size = len(data) - stream.tell()
-    if len(shape) > 8 or min(shape, default=0) < 0 or prod(shape) * dtype.itemsize != size:
+    if len(shape) > 8 or min(shape, default=1) < 1 or prod(shape) * dtype.itemsize != size:
         raise InputError(f"{name} claims shape {shape[:9]} of {dtype}, but has {size} bytes")
     array = np.frombuffer(data, dtype, offset=stream.tell())
     return array.reshape(shape, order="F" if fortran_order else "C")

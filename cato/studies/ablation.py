@@ -129,6 +129,10 @@ def ablation(questions: Sequence[str], benchmarks: Sequence[str], setup: Setup) 
         The contents of ablation.json.
     """
     table = {name: answers_for(name, setup.scale, questions) for name in benchmarks}
+    asked = {question for answers in table.values() for question, _ in answers}
+    if idle := [question for question in questions if question not in asked]:
+        where = ", ".join(benchmarks)
+        raise InputError(f"{idle[0]!r} changes nothing in CATO's recipe on {where}; leave it out")
     jobs: dict[str, RunConfig] = {}
     names: dict[tuple[str, str, str], list[str]] = {}
     for seed in setup.seeds:

@@ -5,7 +5,7 @@ from typing import Any
 
 from cato.data.benchmarks import get_benchmark
 from cato.studies.outcomes import budget_of, percent
-from cato.studies.verdicts import lower, of_parts, with_seeds
+from cato.studies.verdicts import lower, of_parts, seen
 
 PAPER_ERRORS = {"learned": 0.0041, "normalised": 0.0045}
 PAPER_SHARES, PAPER_DIMENSION = (0.94, 0.06), 1.126
@@ -75,11 +75,11 @@ def one_dimensional(rows: list[Row]) -> str:
     """Whether training made the charts of a benchmark nearly one-dimensional, seed by seed."""
     grid = _of(rows, "physical")[0]["first"]
     pairs = list(zip(_of(rows, "untrained"), _of(rows, "learned"), strict=True))
-    met = sum(
+    met = [
         after["first"] >= ANISOTROPIC and after["first"] > max(before["first"], grid)
         for before, after in pairs
-    )
-    return with_seeds(of_parts(met, len(pairs)), len(pairs))
+    ]
+    return of_parts([seen(is_so, len(pairs)) for is_so in met])
 
 
 def _anisotropy(rows: list[Row], untrained: Row) -> str:

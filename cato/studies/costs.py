@@ -73,10 +73,9 @@ def measured(kind: str, folder: Path, settings: Mapping[str, Any]) -> dict[str, 
 def kept_at(kind: str, folder: Path, settings: Mapping[str, Any]) -> Path:
     """The file of a measurement; a recipe that is changed has another."""
     words = ["_".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in settings.values()]
-    if settings["model"] not in REFERENCES:
-        benchmark = settings.get("benchmark", GROWTH)
-        config = recipe(benchmark, settings["scale"], settings["model"]).to_dict()
-        words.append(digest([config[group] for group in ("model", "loss", "train")]))
+    model = "cato" if settings["model"] in REFERENCES else settings["model"]
+    config = recipe(settings.get("benchmark", GROWTH), settings["scale"], model).to_dict()
+    words.append(digest([config[group] for group in ("model", "loss", "train")]))
     return folder / f"{'-'.join((kind, *words))}.json"
 
 

@@ -63,8 +63,11 @@ def efficiency(
     for name in names:
         model_entry(name)  # refuses what does not exist
     sizes = tuple(sorted(set(sizes)))
-    if not benchmarks or len(sizes) < 2:
-        raise InputError("name at least one benchmark and two sizes")
+    if not benchmarks or len(sizes) < 2 or repeats < 1:
+        raise InputError("name at least one benchmark and two sizes, and measure at least once")
+    for name in benchmarks:
+        if get_benchmark(name).problem(scale).geometry == "cloud":
+            raise InputError(f"efficiency is measured on meshes; {name} is a cloud")
     found = _measure(names, benchmarks, sizes, (scale, growth_scale, repeats), runs)
     rows = with_epochs(found["costs"], scale)
     results = {

@@ -1,6 +1,6 @@
 """What a comparison of measured figures says of a claim."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import hypot
 from typing import Any
@@ -46,11 +46,18 @@ def lower(
     return SHOWN if gap > 0 else NOT_SHOWN
 
 
-def of_parts(num_shown: int, total: int) -> str:
-    """A claim of several parts, each of which shows or does not."""
-    if num_shown < total:
-        return IN_PART if num_shown else NOT_SHOWN
-    return SHOWN
+def holds(verdict: str) -> bool:
+    """Whether what was measured speaks for a claim, as a whole."""
+    return verdict in (SHOWN, ONCE)
+
+
+def of_parts(verdicts: Sequence[str]) -> str:
+    """A claim of several parts, by the verdict on each."""
+    if all(map(holds, verdicts)):
+        return ONCE if ONCE in verdicts else SHOWN
+    if any(map(holds, verdicts)):
+        return IN_PART
+    return verdicts[0] if len(set(verdicts)) == 1 else NOT_SHOWN
 
 
 def at_least(gain: float, claimed: float) -> str:
@@ -58,6 +65,8 @@ def at_least(gain: float, claimed: float) -> str:
     return SHOWN if gain >= claimed else IN_PART if gain > 0 else NOT_SHOWN
 
 
-def with_seeds(verdict: str, num_seeds: int) -> str:
-    """What one seed shows may be its luck."""
-    return ONCE if verdict == SHOWN and num_seeds == 1 else verdict
+def seen(is_so: bool, num_seeds: int) -> str:
+    """Whether something is so; with one seed it may be luck."""
+    if not is_so:
+        return NOT_SHOWN
+    return ONCE if num_seeds == 1 else SHOWN

@@ -1,17 +1,20 @@
 """The addresses that the explorer page asks, in process."""
 
+import asyncio
 import re
 import time
 
 import numpy as np
 import pytest
 import torch
+from asking import concurrently, endless_body
 from exploring import build_explored
 from fastapi.testclient import TestClient
 
 from cato.data.benchmarks import BENCHMARKS
 from cato.serve.app import create_app
 from cato.serve.explorer import PAGE
+from cato.serve.settings import ServeSettings
 from cato.serve.wire import pack, unpack
 
 API = "/explorer/api"
@@ -129,6 +132,26 @@ def test_refusals_are_one_line(client):
     for status, answer in refused:
         assert answer.status_code == status, answer.text
         assert "\n" not in answer.json()["detail"]
+
+
+def test_time_is_limited_and_the_solver_ended(models):
+    """Ten frames of Navier–Stokes take their process longer to start than this limit."""
+    app = create_app({"vortices": models["navier_stokes"]}, ServeSettings(time_limit=0.05))
+    with TestClient(app, raise_server_exceptions=False) as client:
+        late = post(client, "models/vortices/predict", np.array([1.0, 1.0, 9.0]))
+        (job,) = app.state.exploration.jobs._jobs.values()
+        assert (late.status_code, job.state) == (504, "cancelled")
+
+
+def test_a_body_that_never_ends_is_given_up(models):
+    app = create_app({"darcy": models["darcy"]}, ServeSettings(time_limit=0.2, max_requests=1))
+
+    async def work(client):
+        ask = {"url": f"{API}/models/darcy/solve", "headers": BINARY}
+        both = (client.post(content=endless_body(), **ask) for _ in range(2))
+        return sorted(answer.status_code for answer in await asyncio.gather(*both))
+
+    assert concurrently(app, work) == [408, 503]
 
 
 def test_the_page_is_at_home_and_whole(client, models):

@@ -7,6 +7,7 @@ import re
 import httpx
 import numpy as np
 import pytest
+from asking import concurrently, endless_body
 from fastapi import APIRouter
 from fastapi.testclient import TestClient
 
@@ -166,20 +167,6 @@ def test_other_refusals(client_of):
         assert "1000 bytes" in answer.json()["detail"]
 
 
-def concurrently(app, work):
-    """Run `work(client)` against an application, then end it."""
-
-    async def run():
-        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
-            return await work(client)
-
-    try:
-        return asyncio.run(run())
-    finally:
-        app.state.service.close()
-
-
 def test_every_client_gets_its_own_answer(models):
     """Different models, shapes, sizes and formats at once, each input recognisable by its seed."""
     app = create_app(models, ServeSettings(max_requests=200, max_batch=8))
@@ -256,14 +243,9 @@ def test_time_is_limited_and_the_work_dropped(models, gate):
 def test_a_body_that_never_ends_is_given_up(models):
     app = create_app(models, ServeSettings(time_limit=0.2))
 
-    async def drip():
-        while True:
-            yield b" "
-            await asyncio.sleep(0.02)
-
     async def work(client):
         headers = {"content-type": "application/json"}
-        return await client.post(PREDICT, content=drip(), headers=headers)
+        return await client.post(PREDICT, content=endless_body(), headers=headers)
 
     assert concurrently(app, work).status_code == 408
 

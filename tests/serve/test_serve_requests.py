@@ -106,6 +106,7 @@ def models_grid():
         (b'{"inputs": {"shape": [2], "values": [[1, 2]]}}', "flat list of 2 numbers"),
         (b'{"inputs": {"shape": [-2], "values": [1]}}', "list of at most 8 sizes"),
         (b'{"inputs": {"shape": [true], "values": [1]}}', "list of at most 8 sizes"),
+        (b'{"inputs": {"shape": [0, 2000000000], "values": []}}', "sizes above 0"),
         (b'{"inputs": {"shape": [1], "values": 1}}', "values must be a list"),
         (b'{"inputs": ' + 80 * b"[" + 80 * b"]" + b"}", "at most 64 levels"),
     ],
@@ -133,6 +134,12 @@ def memory_below(limit):
     finally:
         tracemalloc.stop()
     assert peak < limit
+
+
+def test_a_long_string_is_not_multiplied():
+    body = b'{"inputs": [' + 1000 * b"1," + b'"' + 10**5 * b"x" + b'"]}'
+    with memory_below(2**20), pytest.raises(InputError, match=r"inputs\[1000\] is a string"):
+        decode_json(body, LIMIT)
 
 
 def test_a_zip_bomb_is_not_unpacked():

@@ -48,6 +48,13 @@ def test_an_unknown_question_names_the_known():
         answers_for("darcy", "small", ["colour"])
 
 
+def test_a_question_that_no_benchmark_has_trains_nothing(tmp_path):
+    folders = folders_of(tmp_path)
+    with pytest.raises(InputError, match="'slices' changes nothing in CATO's recipe on darcy"):
+        ablation(["chart", "slices"], ["darcy"], Setup("smoke", **folders))
+    assert not folders["runs"].exists()
+
+
 def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp_path):
     folders = folders_of(tmp_path)
     results = ablation(["attention"], ["darcy"], Setup("smoke", share=0.5, workers=2, **folders))

@@ -17,7 +17,7 @@ from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.models.registry import build_model
 from cato.studies import costs
-from cato.studies.costs import count_forward, growth, measured, operations, subject
+from cato.studies.costs import count_forward, growth, kept_at, measured, operations, subject
 from cato.studies.efficiency import claims, efficiency, exponent, with_epochs, with_exponents
 from cato.studies.efficiency_page import write_page
 from cato.studies.flops import count_flops
@@ -298,3 +298,15 @@ def test_settings_that_mean_nothing_are_refused(tmp_path):
         efficiency(("nonsense",), runs=tmp_path, out=tmp_path)
     with pytest.raises(InputError, match="two sizes"):
         efficiency(sizes=(32,), runs=tmp_path, out=tmp_path)
+    with pytest.raises(InputError, match="at least once"):
+        efficiency(repeats=0, runs=tmp_path, out=tmp_path)
+    with pytest.raises(InputError, match="elasticity is a cloud"):
+        efficiency(benchmarks=("elasticity",), runs=tmp_path, out=tmp_path)
+
+
+def test_references_are_measured_anew_with_the_recipe_they_are_built_by(tmp_path, monkeypatch):
+    settings = {"model": "full_attention", "scale": "smoke", "sizes": (8,), "repeats": 1}
+    before = kept_at("growth", tmp_path, settings)
+    wide = recipe("darcy", "small", "cato")
+    monkeypatch.setattr(costs, "recipe", lambda *_: wide)
+    assert kept_at("growth", tmp_path, settings) != before

@@ -7,8 +7,13 @@ the number. A study that has not been run leaves its claims "not run".
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cato.studies.claims.accuracy import PAPER, accuracy
-from cato.studies.claims.cost import PAPER_SPEED_UP, efficiency_claims, scaling_claims
+from cato.studies.claims.accuracy import PAPER, accuracy, table_1_claims
+from cato.studies.claims.cost import (
+    PAPER_SPEED_UP,
+    efficiency_claims,
+    gpu_claims,
+    scaling_claims,
+)
 from cato.studies.claims.parts import ablation_claims, chart_claims
 from cato.studies.claims.theory import theory_claims
 from cato.studies.verdicts import NEEDS_GPU, NOT_RUN, Claim
@@ -36,30 +41,37 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
             found += source(results[study])
         else:
             found.append(Claim(f"what `{study}` studies", "", "", "", NOT_RUN))
-    at_full_size = any(
-        results.get(study, {}).get("settings", {}).get("scale") == "paper"
-        for study in ("time", "epochs")
-    )
-    return found if at_full_size else [*found, *on_a_gpu()]
+    return [*found, *_at_full_size(results)]
 
 
-def on_a_gpu() -> list[Claim]:
-    """What only full-size trainings on a GPU can tell."""
+def _at_full_size(results: Mapping[str, Any]) -> list[Claim]:
+    """The paper's own numbers, which trainings of its size show, and times those on a GPU."""
+    done = [
+        results[study]
+        for study in ("epochs", "time")
+        if study in results and results[study]["settings"]["scale"] == "paper"
+    ]
     errors = [published["cato"] for published in PAPER.values()]
     command = "`cato study compare --scale paper`"
-    return [
+    table = [
         Claim(
             "the errors of Table 1 themselves",
             f"CATO {min(errors):.2%} to {max(errors):.2%}",
             "",
             f"`paper` scale, 500 epochs: {command}",
             NEEDS_GPU,
-        ),
+        )
+    ]
+    speed = [
         Claim(
             "time per epoch and training time on a GPU",
             f"up to {PAPER_SPEED_UP} times faster, on an A100",
             "",
             f"`paper` scale: {command}; on a CPU see above",
             NEEDS_GPU,
-        ),
+        )
     ]
+    for found in done[:1]:
+        table = table_1_claims(found)
+        speed = gpu_claims(found) or speed
+    return [*table, *speed]

@@ -7,7 +7,7 @@ from cato.data.benchmarks import get_benchmark
 from cato.studies.ablation import RECIPE
 from cato.studies.chart_page import PAPER_DIMENSION, PAPER_ERRORS, PAPER_SHARES, one_dimensional
 from cato.studies.outcomes import percent, setting_of
-from cato.studies.verdicts import Claim, lower, of_parts, with_seeds
+from cato.studies.verdicts import Claim, lower, of_parts
 
 PARTS = {
     "attention": ("without rows", "without columns"),
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 def ablation_claims(results: Row) -> list[Claim]:
     """Every part of CATO helps, and so does supervising gradients and a flux."""
-    setting, num_seeds = setting_of(results), len(results["settings"]["seeds"])
+    setting = setting_of(results)
     found = []
     for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         rows = {
@@ -37,17 +37,16 @@ def ablation_claims(results: Row) -> list[Claim]:
             (f"every part of CATO helps on {title}", parts),
             (f"every term of the physical loss helps on {title}", [("loss", t) for t in TERMS]),
         ):
-            changes = {key: _change(rows[key], recipe) for key in left_out if key in rows}
-            if changes:
-                words = ", ".join(f"{_name(key)} {c:+.1%}" for key, c in changes.items())
-                verdict = of_parts(sum(c > 0 for c in changes.values()), len(changes))
+            tried = {key: rows[key] for key in left_out if key in rows}
+            if tried:
+                words = ", ".join(f"{_name(k)} {_change(r, recipe):+.1%}" for k, r in tried.items())
                 found.append(
                     Claim(
                         text,
                         "no number",
                         f"validation error {recipe['validation']:.2%}; {words}",
                         setting,
-                        with_seeds(verdict, num_seeds),
+                        of_parts([_worse(row, recipe) for row in tried.values()]),
                     )
                 )
         plain = rows.get(("loss", "no physical terms"))
@@ -59,7 +58,7 @@ def ablation_claims(results: Row) -> list[Claim]:
                     f"validation error {recipe['validation']:.2%} with it, "
                     f"{plain['validation']:.2%} without ({_change(plain, recipe):+.1%})",
                     setting,
-                    lower(recipe, plain, "validation", "validation_spread"),
+                    _worse(plain, recipe),
                 )
             )
             if recipe["gradient_error"] is not None:  # steady, and on a mesh
@@ -78,6 +77,10 @@ def ablation_claims(results: Row) -> list[Claim]:
 
 def _change(row: Row, recipe: Row) -> float:
     return float(row["validation"] / recipe["validation"] - 1)
+
+
+def _worse(row: Row, recipe: Row) -> str:
+    return lower(recipe, row, "validation", "validation_spread")
 
 
 def _name(key: tuple[str, str]) -> str:

@@ -47,12 +47,10 @@ async function changed() {
   page.isWanted = true;
   if (page.isAsking) return;
   page.isAsking = true;
-  await attempt(async () => {
-    while (page.isWanted) {
-      page.isWanted = false;
-      await predict();
-    }
-  });
+  while (page.isWanted) {
+    page.isWanted = false;
+    await attempt(predict);
+  }
   page.isAsking = false;
   document.body.dataset.settled = String(performance.now());
 }
