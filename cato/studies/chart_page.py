@@ -5,7 +5,7 @@ from typing import Any
 
 from cato.data.benchmarks import get_benchmark
 from cato.studies.outcomes import budget_of, percent
-from cato.studies.verdicts import lower, of_parts, seen
+from cato.studies.verdicts import decide, of_parts, seen
 
 PAPER_ERRORS = {"learned": 0.0041, "normalised": 0.0045}
 PAPER_SHARES, PAPER_DIMENSION = (0.94, 0.06), 1.126
@@ -151,7 +151,7 @@ def _better(learned: Row, normalised: Row) -> str:
         f"{'lower' if gain > 0 else 'higher'} than with normalised coordinates "
         f"(paper: {1 - PAPER_ERRORS['learned'] / PAPER_ERRORS['normalised']:.1%} lower)"
     )
-    return f"Better than normalised coordinates: **{lower(learned, normalised)}**; {sizes}."
+    return f"Better than normalised coordinates: **{decide(learned, [normalised])}**; {sizes}."
 
 
 def _of(rows: list[Row], space: str) -> list[Row]:

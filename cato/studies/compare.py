@@ -125,7 +125,6 @@ def _row(runs: list[Run]) -> dict[str, Any]:
         "benchmark": runs[0].config.benchmark,
         "model": runs[0].config.model_name,
         **outcome(runs),
-        "mean_predictor": found[0]["mean_predictor"],
         "frame_errors": np.mean(frames, axis=0).tolist() if frames else None,
         "parameters": num_parameters(runs[0]),
         **_times(runs[0]),

@@ -26,6 +26,7 @@ def outcome(runs: Sequence[Run]) -> dict[str, Any]:
         "relative_l2": mean(tests),
         "spread": spread(tests),
         "errors": tests,
+        "mean_predictor": found[0]["mean_predictor"],
         "validation": mean(validations),
         "validation_spread": spread(validations),
         "epochs": mean(log[-1]["epoch"] for log in logs),

@@ -18,7 +18,7 @@ from cato.files import write_json
 from cato.models.registry import model_entry
 from cato.studies.outcomes import num_parameters, outcome, percent
 from cato.studies.setup import Changes, Setup
-from cato.studies.verdicts import holds, lower, of_parts
+from cato.studies.verdicts import TOO_SHORT, decide, holds, of_parts
 from cato.training.config import RunConfig, recipe
 from cato.training.weights import data_spec
 from cato.viz.scaling import scaling_figure
@@ -199,9 +199,12 @@ def against_rival(rows: Sequence[dict[str, Any]]) -> tuple[str, str]:
     found = {(row["model"], row["axis"], row["value"]): row for row in rows}
     (rival,) = {row["model"] for row in rows} - {"cato"}
     pairs = {
-        (row["relative_l2"], found[rival, *key]["relative_l2"]): lower(row, found[rival, *key])
+        (row["relative_l2"], found[rival, *key]["relative_l2"]): decide(row, [found[rival, *key]])
         for (name, *key), row in found.items()
         if name == "cato"
     }
     verdicts = list(pairs.values())
-    return of_parts(verdicts), f"at {sum(map(holds, verdicts))} of {len(verdicts)}"
+    words = f"at {sum(map(holds, verdicts))} of {len(verdicts)}"
+    if early := verdicts.count(TOO_SHORT):
+        words += f", {TOO_SHORT} at {early}"
+    return of_parts(verdicts), words

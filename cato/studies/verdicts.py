@@ -14,6 +14,9 @@ NOT_SHOWN = "not shown"
 NOT_RUN = "not run"
 NEEDS_GPU = "not testable without a GPU"
 
+LEARNT = 0.95
+"""Of the training mean's error: a model above it has learnt next to nothing."""
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -44,6 +47,22 @@ def lower(
     if abs(gap) <= hypot(known[0], known[-1]):
         return LEVEL
     return SHOWN if gap > 0 else NOT_SHOWN
+
+
+def decide(ours: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> str:
+    """Whether our error is below the first rival's, the best one.
+
+    Too early to say where we or most rivals have learnt next to nothing, unless we are beaten.
+    """
+    best, verdict = rivals[0], lower(ours, rivals[0])
+    is_beaten = verdict == NOT_SHOWN and has_learnt(best)
+    are_apart = has_learnt(ours) and sum(map(has_learnt, rivals)) >= len(rivals) / 2
+    return verdict if is_beaten or are_apart else TOO_SHORT
+
+
+def has_learnt(row: Mapping[str, Any]) -> bool:
+    """Whether a model does clearly better than the mean of the training solutions."""
+    return bool(row["relative_l2"] < LEARNT * row["mean_predictor"])
 
 
 def holds(verdict: str) -> bool:

@@ -44,6 +44,7 @@ def row(model, axis, value, error):
         "axis": axis,
         "value": value,
         "relative_l2": error,
+        "mean_predictor": 0.2,
         "spread": None,
     }
 

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from statistics import mean
 from typing import Any, NamedTuple
 
@@ -18,8 +18,9 @@ from cato.studies.verdicts import (
     TOO_SHORT,
     Claim,
     at_least,
+    decide,
+    has_learnt,
     holds,
-    lower,
     of_parts,
     seen,
 )
@@ -35,8 +36,6 @@ PAPER = {
 """Table 1 of the paper: CATO's error and that of its strongest rival."""
 PAPER_REDUCTION, PAPER_LARGEST_REDUCTION = 0.2676, 0.5274
 """Of the error, over the strongest rivals: the mean, and the largest, on Navier–Stokes."""
-LEARNT = 0.95
-"""Of the training mean's error: a model above it has learnt next to nothing."""
 
 Row = dict[str, Any]
 
@@ -65,11 +64,11 @@ def accuracy(results: Row) -> list[Claim]:
         if ours is None or not rivals:
             found.append(Claim(text, paper, "", setting, NOT_RUN))
             continue
-        best, verdict = rivals[0], _decide(ours, rivals)
+        best, verdict = rivals[0], decide(ours, rivals)
         if verdict != TOO_SHORT:
             reductions[title] = Reduction(1 - ours["relative_l2"] / best["relative_l2"], verdict)
         rank = 1 + sum(row["relative_l2"] < ours["relative_l2"] for row in rivals)
-        num_learnt = sum(map(_has_learnt, rivals))
+        num_learnt = sum(map(has_learnt, rivals))
         words = (
             f"{_error(ours)}; best rival {_error(best)}; rank {rank} of {len(rows)}; "
             f"{num_learnt} of {len(rivals)} rivals clearly beat the training mean, "
@@ -94,17 +93,6 @@ def table_1_claims(results: Row) -> list[Claim]:
         if row["model"] in OURS
         for published in [PAPER[row["benchmark"]]]
     ]
-
-
-def _decide(ours: Row, rivals: Sequence[Row]) -> str:
-    """Whether our error is below the first rival's, the best one.
-
-    Too early to say where we or most rivals have learnt next to nothing, unless we are beaten.
-    """
-    best, verdict = rivals[0], lower(ours, rivals[0])
-    is_beaten = verdict == NOT_SHOWN and _has_learnt(best)
-    are_apart = _has_learnt(ours) and sum(map(_has_learnt, rivals)) >= len(rivals) / 2
-    return verdict if is_beaten or are_apart else TOO_SHORT
 
 
 def _reductions(reductions: Mapping[str, Reduction], setting: str) -> list[Claim]:
@@ -140,7 +128,7 @@ def _against(results: Row, setting: str) -> list[Claim]:
     found = []
     for rival in ("saot", "transolver"):
         verdicts = [
-            _decide(ours, [theirs])
+            decide(ours, [theirs])
             for ours in results["rows"]
             for theirs in results["rows"]
             if ours["model"] in OURS
@@ -164,10 +152,6 @@ def _against(results: Row, setting: str) -> list[Claim]:
 
 def _in_words(verdict: str) -> str:
     return {SHOWN: "lower", ONCE: "lower", NOT_SHOWN: "not lower"}.get(verdict, verdict)
-
-
-def _has_learnt(row: Row) -> bool:
-    return bool(row["relative_l2"] < LEARNT * row["mean_predictor"])
 
 
 def _error(row: Row) -> str:

@@ -7,7 +7,7 @@ from cato.data.benchmarks import get_benchmark
 from cato.studies.ablation import RECIPE
 from cato.studies.chart_page import PAPER_DIMENSION, PAPER_ERRORS, PAPER_SHARES, one_dimensional
 from cato.studies.outcomes import percent, setting_of
-from cato.studies.verdicts import Claim, lower, of_parts
+from cato.studies.verdicts import Claim, decide, lower, of_parts
 
 PARTS = {
     "attention": ("without rows", "without columns"),
@@ -131,7 +131,7 @@ def chart_claims(results: Row) -> list[Claim]:
                 f"{percent(ours['relative_l2'], ours['spread'])} against "
                 f"{percent(theirs['relative_l2'], theirs['spread'])}",
                 setting_of(results),
-                lower(ours, theirs),
+                decide(ours, [theirs]),
             )
         )
     return found
