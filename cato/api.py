@@ -1,6 +1,5 @@
 """What a notebook needs: train, load, evaluate, plot."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -55,10 +54,9 @@ def train(
                 f"train_settings={{'epochs': 5}}, for model, data, loss and train"
             )
         values[group] = values[group] | changes
-    config = run_config(values, "cato.train")
     if minutes is not None:
-        config = replace(config, train=replace(config.train, minutes=minutes))
-    return train_run(config, Path(out))
+        values["train"]["minutes"] = minutes
+    return train_run(run_config(values, "cato.train"), Path(out))
 
 
 def _start(name: str, scale: str, model: str | None, data: Any) -> RunConfig:

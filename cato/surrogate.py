@@ -149,9 +149,7 @@ class Surrogate(nn.Module):
         Returns:
             (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy.
         """
-        values = _as_tensor(inputs, "inputs").to(self.device)
-        nodes, shape = self._nodes(values, coords)
-        flat = values.flatten(1, -2)
+        flat, nodes, shape = self.checked(inputs, coords)
         was_training = self.training
         self.eval()
         solutions = [
@@ -165,6 +163,14 @@ class Surrogate(nn.Module):
         self.train(was_training)
         solution = torch.cat(solutions).unflatten(-2, shape)
         return solution.cpu().numpy() if isinstance(inputs, np.ndarray) else solution
+
+    def checked(
+        self, inputs: Array, coords: Array | None = None
+    ) -> tuple[Float[Tensor, "S N C_in"], Float[Tensor, "#S N D"], tuple[int, ...]]:
+        """The arrays of `predict`, nodes flat, and the mesh shape; what does not fit is refused."""
+        values = _as_tensor(inputs, "inputs").to(self.device)
+        nodes, shape = self._nodes(values, coords)
+        return values.flatten(1, -2), nodes, shape
 
     def _nodes(
         self, inputs: Tensor, coords: Array | None

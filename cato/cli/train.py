@@ -129,6 +129,7 @@ class Demo:
         """Run it all."""
         import torch
 
+        from cato.config import checked
         from cato.training.config import recipe
         from cato.training.train import resume, train
         from cato.viz.report import write_report
@@ -141,7 +142,8 @@ class Demo:
             if not hasattr(torch.optim, "Muon"):
                 note("this PyTorch has no Muon (it came with 2.9): the demo uses AdamW")
                 changes["optimizer"] = "adamw"
-            run = train(replace(config, train=replace(config.train, **changes)), self.out)
+            settings = checked(replace(config.train, **changes), "cato demo")
+            run = train(replace(config, train=settings), self.out)
         path, figures = write_report(run)
         figures["report"] = str(path)
         show("demo: CATO on Darcy flow", figures, self.json, f"open {path}")

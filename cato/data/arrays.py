@@ -58,6 +58,8 @@ def check_arrays(
         require_finite(by_sample, f"{what}: {name}", channels[name])
         if name == "coords" and problem.geometry == "grid":
             require_uniform(by_sample, what)
+    if problem.time != "steady":
+        _require_nonzero_frames(checked["targets"], what)
     return checked
 
 
@@ -87,6 +89,18 @@ def require_nonzero(targets: np.ndarray, mask: np.ndarray | None, what: str) -> 
         raise InputError(
             f"{what}: the targets of sample {zero[0]} are all zero, so that its relative error is "
             f"undefined; remove such samples ({len(zero)} in all)"
+        )
+
+
+def _require_nonzero_frames(targets: np.ndarray, what: str) -> None:
+    """Name a frame that is zero everywhere: in time each frame has a relative error of its own."""
+    zero = np.array([[not frame.any() for frame in sample] for sample in targets])
+    zero &= ~zero.all(axis=1, keepdims=True)  # whole samples are left to `require_nonzero`
+    if zero.any():
+        sample, frame = np.argwhere(zero)[0].tolist()
+        raise InputError(
+            f"{what}: frame {frame} of sample {sample} is all zero, so that its relative error is "
+            f"undefined; leave such frames out ({zero.sum()} in all), the first by targets[:, 1:]"
         )
 
 

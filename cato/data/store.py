@@ -11,6 +11,7 @@ file the header's, so that no stored number can change unnoticed.
 """
 
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -79,7 +80,9 @@ def write_store(path: Path, spec: DataSpec, drawn: Iterable[Drawn]) -> None:
     coords = spec.definition.coords(spec.parameters)
     checksums = {split: np.zeros((n, 32), np.uint8) for split, n in spec.counts.items()}
     diagnostics: tuple[str, ...] = ()
-    with atomic_write(path) as temporary, h5py.File(temporary, "w", libver="v110") as file:
+    # In memory, as it is read: HDF5 crashes the process where it meets a full disk.
+    memory = io.BytesIO()
+    with h5py.File(memory, "w", libver="v110") as file:
         for (split, index), item in zip(spec.tasks, drawn, strict=True):
             diagnostics = diagnostics or tuple(item.sample.diagnostics)
             row = _row(item, diagnostics)
@@ -108,6 +111,8 @@ def write_store(path: Path, spec: DataSpec, drawn: Iterable[Drawn]) -> None:
         file.attrs["version"] = VERSION
         file.attrs["header"] = text
         file.attrs["sha256"] = _sha256(text)
+    with atomic_write(path) as temporary:
+        temporary.write_bytes(memory.getbuffer())
 
 
 def read_header(path: Path, remedy: str) -> Header:

@@ -29,7 +29,12 @@ from cato.training.conformal import (
     scores,
 )
 from cato.training.run import Run
-from cato.training.weights import data_spec, load_splits, load_surrogate
+from cato.training.weights import (
+    data_spec,
+    load_run_splits,
+    load_surrogate,
+    require_same_data,
+)
 
 SAMPLES_AT_ONCE = 16
 NODES_AT_ONCE = 2**19
@@ -187,12 +192,13 @@ def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, Da
     config = run.config
     if resolution is None:
         spec = None if config.data.file is not None else data_spec(config)
-        return load_splits(config), spec
+        return load_run_splits(run), spec
     if config.data.original is not None or config.data.file is not None:
         what = "published files" if config.data.file is None else "own data"
         raise InputError(
             f"{run.folder} was trained on {what}, which have one resolution; leave out --resolution"
         )
+    require_same_data(run)
     spec = replace(data_spec(config), count=None, resolution=resolution, splits=(split,))
     splits = load_dataset(
         spec.benchmark,

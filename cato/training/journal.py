@@ -14,13 +14,14 @@ class Journal:
 
     Args:
         run: The run folder.
-        step: Where the training goes on; lines after it belong to steps that will be done again.
+        step: Where the epoch under way began. Later lines will be written again, and so will one
+            of step 0, which is there where the first step diverged.
         active: False in all but one process.
     """
 
     def __init__(self, run: Run, step: int, active: bool) -> None:
         self.run, self.active = run, active
-        self._lines = [line for line in run.log() if line["step"] <= step]
+        self._lines = [line for line in run.log() if 0 < line["step"] <= step]
         self._recent: deque[tuple[float, int]] = deque(maxlen=50)
 
     def __enter__(self) -> Self:

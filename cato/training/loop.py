@@ -77,9 +77,10 @@ class Training:
     def fit(self) -> bool:
         """Train to the end; False if a signal stopped it before, with everything saved."""
         state = self.state
+        epoch_start = state.step - state.step % self.steps_per_epoch
         with (
             StopRequest() as stop,
-            Journal(self.run, state.step, active=self.fabric.is_global_zero) as journal,
+            Journal(self.run, epoch_start, active=self.fabric.is_global_zero) as journal,
             progress_bar(f"training {self.run.config.model_name}", state.num_steps) as bar,
         ):
             last_saved = time.monotonic()
@@ -87,8 +88,9 @@ class Training:
                 began = time.monotonic()
                 try:
                     stopping = self.step(stop.requested)
-                except Diverged:
-                    self.end_epoch(journal)  # the weights are still those before the bad step
+                except Diverged:  # the weights are still those before the bad step
+                    if state.num_summed or state.step == 0:  # else an epoch ended with them
+                        self.end_epoch(journal)
                     raise
                 state.seconds += time.monotonic() - began
                 self._show(bar, journal)
@@ -201,9 +203,11 @@ class Training:
     def validate(self) -> float:
         """Mean relative error on the validation split, over all processes."""
         world, rank = self.fabric.world_size, self.fabric.global_rank
-        share = range(rank, len(self.validation_set), world)
+        if self.config.strategy == "fsdp":  # all must call a sharded model equally often
+            world, rank = 1, 0
+        share = torch.arange(len(self.validation_set))[rank::world]
         with self.fabric.autocast():
-            error = mean_error(self.surrogate, self.validation_set.subset(list(share)))
+            error = mean_error(self.surrogate, self.validation_set.subset(share))
         sums = self._over_processes(torch.tensor([error * len(share), float(len(share))]))
         return sums[0] / sums[1]
 

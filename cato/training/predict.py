@@ -90,17 +90,19 @@ def _benchmark_samples(surrogate: Surrogate, source: Path) -> OwnSamples:
         mesh = nodes.shape[-1 - len(problem.shape) : -1]
         arrays["inputs"] = np.zeros((num_samples, *mesh, 0), np.float32)
     try:
-        outputs = surrogate.predict(arrays["inputs"], arrays.get("coords"))
+        surrogate.checked(arrays["inputs"], arrays.get("coords"))
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
     inputs, targets = arrays["inputs"].astype(np.float32), arrays.get("targets")
-    if targets is not None and targets.shape != outputs.shape:
-        raise InputError(f"{source}: targets are {targets.shape}, the outputs {outputs.shape}")
+    if targets is not None and targets.shape[:1] != inputs.shape[:1]:
+        raise InputError(f"{source}: targets are {targets.shape}, but inputs {inputs.shape}")
     if "coords" in arrays:
         coords = arrays["coords"].astype(np.float32)
     else:
         assert surrogate.coords is not None
         coords = surrogate.coords.cpu().numpy().reshape(*problem.shape, problem.dimension)
+    if coords.ndim == inputs.ndim and len(coords) == 1:
+        coords = coords[0]  # of all samples
     is_own = coords.ndim == inputs.ndim
     samples = [
         OwnSample(

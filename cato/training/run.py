@@ -1,6 +1,6 @@
 """The run folder: everything about one training, for every command that comes after it.
 
-run.json            settings, problem, environment and the command that made it
+run.json            settings, problem, key of the data, environment and the command that made it
 log.jsonl           one line per epoch
 checkpoints/        see `cato.training.checkpoint`
 evaluation.json     written by `cato evaluate`
@@ -78,9 +78,8 @@ class Run:
             temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
-def create_run(folder: Path, config: RunConfig, problem: Problem) -> Run:
-    """Start a new run folder; one that holds a run already is refused."""
-    folder = Path(folder)
+def require_new(folder: Path) -> None:
+    """Refuse a folder that holds a run already."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose another --out")
     if (folder / "run.json").exists():
@@ -88,6 +87,19 @@ def create_run(folder: Path, config: RunConfig, problem: Problem) -> Run:
             f"{folder} already holds a run; continue it with `cato train --resume {folder}` "
             f"or choose another --out"
         )
+
+
+def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = "") -> Run:
+    """Start a new run folder.
+
+    Args:
+        folder: Where; one that holds a run already is refused.
+        config: All settings.
+        problem: What is learnt.
+        data: From `data_key`, to know the data again; any are accepted unless given.
+    """
+    folder = Path(folder)
+    require_new(folder)
     record = {
         "format": FORMAT,
         "cato": __version__,
@@ -95,6 +107,7 @@ def create_run(folder: Path, config: RunConfig, problem: Problem) -> Run:
         "command": f"{command_of(config)} --out {shlex.quote(str(folder))}",
         "config": config.to_dict(),
         "problem": problem.to_dict(),
+        "data": data,
         "environment": environment(),
     }
     write_json(folder / "run.json", record)

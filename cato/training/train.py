@@ -14,12 +14,19 @@ from cato.training.config import RunConfig
 from cato.training.engine import make_fabric
 from cato.training.evaluate import calibrate
 from cato.training.loop import Training
-from cato.training.run import Run, create_run, open_run
-from cato.training.weights import data_spec, load_splits, load_surrogate
+from cato.training.run import Run, create_run, open_run, require_new
+from cato.training.weights import (
+    data_key,
+    data_spec,
+    load_run_splits,
+    load_splits,
+    load_surrogate,
+)
 
 
 def train(config: RunConfig, folder: Path) -> Run:
     """Train a model from scratch into a new run folder."""
+    require_new(folder)  # before a process makes it, and before hours of generating
     fabric = make_fabric(config.train)
     own = None if config.data.file is None else _load(fabric, config)
     problem = data_spec(config).problem if own is None else own.problem
@@ -30,7 +37,7 @@ def train(config: RunConfig, folder: Path) -> Run:
         raise InputError("train for so many steps or for so many minutes, not both")
     splits = own or _load(fabric, config)
     if fabric.is_global_zero:
-        create_run(folder, config, splits.problem)
+        create_run(folder, config, splits.problem, data_key(config, splits))
     fabric.barrier()
     return _fit(open_run(folder), splits, fabric)
 
@@ -44,7 +51,8 @@ def resume(folder: Path) -> Run:
             f"`{run.record['command']}`"
         )
     fabric = make_fabric(run.config.train)
-    splits = _load(fabric, run.config)
+    with fabric.rank_zero_first():
+        splits = load_run_splits(run)
     if splits.problem != run.problem:
         data = run.config.data
         raise InputError(

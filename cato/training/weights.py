@@ -1,7 +1,9 @@
 """What a run folder stands for: its data and its trained surrogate."""
 
+import hashlib
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from cato.data.dataset import Splits, load_dataset
@@ -48,6 +50,48 @@ def load_splits(config: RunConfig) -> Splits:
         resolution=data.resolution,
         root=Path(data.root),
     )
+
+
+def load_run_splits(run: Run) -> Splits:
+    """The data of a run; others than it was trained on are refused."""
+    config = run.config
+    if config.data.original is None:
+        require_same_data(run)  # before hours of generating
+        return load_splits(config)
+    splits = load_splits(config)
+    if not _is_key_of(run, data_key(config, splits)):
+        raise InputError(
+            f"{run.folder} was trained on other published files than {config.data.original} now "
+            f"holds; put those back, or train into a new folder"
+        )
+    return splits
+
+
+def require_same_data(run: Run) -> None:
+    """Refuse a run on generated data where this version generates others."""
+    if run.config.data.file is None and not _is_key_of(run, data_spec(run.config).key):
+        raise InputError(
+            f"{run.folder} was trained on other data than this cato generates for "
+            f"{run.config.benchmark}; use cato {run.record['cato']}, or train into a new folder"
+        )
+
+
+def data_key(config: RunConfig, splits: Splits) -> str:
+    """Some characters that change whenever the data of a run do."""
+    if config.data.file is not None:
+        return config.data.fingerprint
+    if config.data.original is None:
+        return data_spec(config).key  # the numbers themselves may round otherwise elsewhere
+    digest = hashlib.sha256()
+    for data in splits.datasets.values():
+        for array in data.arrays().values():
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
+
+
+def _is_key_of(run: Run, key: str) -> bool:
+    """Whether a run was trained on the data of this key; older runs have none and take any."""
+    return run.record.get("data", "") in ("", key)
 
 
 def load_run_band(run: Run) -> Band | None:

@@ -15,7 +15,13 @@ def training_curve(log: list[dict[str, Any]]) -> Figure:
     figure, axes = new_figure(1, 2, (8.0, 3.0))
     left, right = axes.flat
     epochs = [line["epoch"] for line in log]
-    left.semilogy(epochs, [line["value"] for line in log], ".-", label="training")
+    trained = [line for line in log if "value" in line]  # one may have diverged at its first step
+    left.semilogy(
+        [line["epoch"] for line in trained],
+        [line["value"] for line in trained],
+        ".-",
+        label="training",
+    )
     left.semilogy(epochs, [line["validation"] for line in log], ".-", label="validation")
     left.set(xlabel="epoch", ylabel="relative L2 error")
     left.legend(frameon=False)
@@ -47,5 +53,6 @@ def frame_error_curve(problem: Problem, frame_errors: np.ndarray) -> Figure:
     times = [view.time(step) for step in range(len(frame_errors))]
     panel.plot(times, 100 * frame_errors, ".-")
     panel.set(xlabel=view.time_label, ylabel="relative L2 error of a frame (%)")
-    panel.set_ylim(0, 108 * frame_errors.max())
+    finite = frame_errors[np.isfinite(frame_errors)]  # infinite where the true frame is zero
+    panel.set_ylim(0, 108 * finite.max() if finite.any() else None)
     return figure

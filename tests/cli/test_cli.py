@@ -15,6 +15,7 @@ import pytest
 from cato.cli import main
 from cato.data.benchmarks import BENCHMARKS
 from cato.data.generate import generate
+from cato.surrogate import Surrogate
 
 TINY = [
     *("--model.width", "8", "--model.depth", "1", "--train.batch-size", "8"),
@@ -144,6 +145,34 @@ def test_predict_equals_evaluate(run, data_root, tmp_path, capsys):
         assert out["errors"].mean() == pytest.approx(figures["relative_l2"], rel=1e-6)
 
 
+def test_one_mesh_serves_all_samples(run, tmp_path):
+    line = np.linspace(0, 1, 15)
+    nodes = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1)
+    outputs = []
+    for name, coords in (("alone", nodes), ("first", nodes[None])):
+        np.savez(tmp_path / f"{name}.npz", inputs=np.ones((3, 15, 15, 1)), coords=coords)
+        main(
+            ["predict", str(run), str(tmp_path / f"{name}.npz"), str(tmp_path / f"{name}-out.npz")]
+        )
+        with np.load(tmp_path / f"{name}-out.npz") as out:
+            outputs.append(out["outputs"])
+    np.testing.assert_array_equal(*outputs)
+
+
+def test_predicting_solves_every_sample_once(run, tmp_path, monkeypatch):
+    """But the first, which is solved once more before the others are timed."""
+    solve, sizes = Surrogate.solve, []
+
+    def counting(self, coords, inputs, **kwargs):
+        sizes.append(len(inputs))
+        return solve(self, coords, inputs, **kwargs)
+
+    monkeypatch.setattr(Surrogate, "solve", counting)
+    np.savez(tmp_path / "in.npz", inputs=np.ones((5, 15, 15, 1)))
+    main(["predict", str(run), str(tmp_path / "in.npz"), str(tmp_path / "out.npz")])
+    assert sizes == [1, 5]
+
+
 def test_report_is_one_self_contained_file(run, capsys):
     path = output_of(capsys, "report", run)["path"]
     html = (run / "report.html").read_text()
@@ -201,6 +230,7 @@ def test_json_leaves_nothing_else_on_standard_output(data_root, tmp_path):
         ("train darcy --fast", "--fast"),
         ("train darcy --resume runs/x", "give it alone"),
         ("train --resume nowhere", "not a run folder"),
+        ("demo --minutes 0", "greater than 0"),
         ("evaluate nowhere", "not a run folder"),
         ("generate darcy --count 0", "1 or more"),
         ("generate darcy --seed -1", "0 or more"),
@@ -286,6 +316,7 @@ def test_run_without_weights(run, capsys):
         ({"inputs": np.full((1, 15, 15, 1), "a")}, "array of numbers"),
         ({"inputs": np.zeros((1, 15, 15, 1)), "coords": np.zeros((3, 3, 2))}, "coords must have"),
         ({"inputs": np.ones((1, 15, 15, 1)), "targets": np.ones((1, 15, 15))}, "targets are"),
+        ({"inputs": np.ones((2, 15, 15, 1)), "targets": np.ones((1, 15, 15, 1))}, "targets are"),
     ],
 )  # fmt: skip
 def test_wrong_arrays(run, arrays, words, tmp_path, capsys):

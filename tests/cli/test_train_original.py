@@ -1,6 +1,7 @@
 """The published files from the command line: train, evaluate, resume, and what is refused."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -48,6 +49,25 @@ def test_the_run_knows_its_files_and_is_evaluated_on_the_published_test_set(run,
 def test_a_finished_run_on_published_files_is_left_alone(run, capsys):
     main(["train", "--resume", str(run)])
     assert "already trained" in capsys.readouterr().err
+
+
+def test_replaced_files_are_refused(run, files, tmp_path, capsys):
+    """One other number, somewhere in the middle."""
+    copy, others = tmp_path / "run", tmp_path / "others"
+    shutil.copytree(run, copy)
+    shutil.copytree(files, others)
+    record = (copy / "run.json").read_text()
+    (copy / "run.json").write_text(record.replace(str(files), str(others)))
+    main(["evaluate", str(copy)])
+    sigma = np.load(others / "Random_UnitCell_sigma_10.npy")
+    sigma[500, 600] += 1
+    np.save(others / "Random_UnitCell_sigma_10.npy", sigma)
+    for command in (["evaluate", str(copy)], ["train", "--resume", str(copy)]):
+        with pytest.raises(SystemExit) as stop:
+            main(command)
+        assert stop.value.code == 2
+        message = capsys.readouterr().err.splitlines()[-1]
+        assert f"other published files than {others} now holds" in message
 
 
 @pytest.mark.parametrize(

@@ -169,6 +169,19 @@ def test_zero_targets_behind_padding_are_named() -> None:
         Dataset.from_arrays(CLOUD, **given, mask=mask)
 
 
+def test_frames_of_zeros_are_named() -> None:
+    """A start from rest; a row of zeros on the mesh is none."""
+    given = arrays(FRAMES)
+    given["targets"][:, :, 0] = 0
+    Dataset.from_arrays(FRAMES, **given)
+    given["targets"][2:, 0] = 0
+    with pytest.raises(InputError, match=r"frame 0 of sample 2.*4 in all.*targets\[:, 1:\]"):
+        Dataset.from_arrays(FRAMES, **given, what="own")
+    given["targets"][:] = 0
+    with pytest.raises(InputError, match="targets of sample 0 are all zero"):
+        Dataset.from_arrays(FRAMES, **given)
+
+
 def test_load_dataset(pristine: Path) -> None:
     splits = load_dataset("darcy", "smoke", root=pristine.parent)
     stored = read_store(pristine, "")

@@ -1,5 +1,7 @@
 import json
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -161,6 +163,37 @@ def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
 
     with pytest.raises(KeyboardInterrupt):
         write_store(tmp_path / "half.h5", spec, interrupted())
+    assert not list(tmp_path.iterdir())
+
+
+FULL_DISK = """
+import resource, signal, sys
+from pathlib import Path
+from cato.data.draw import draw
+from cato.data.spec import DataSpec
+from cato.data.store import write_store
+from cato.errors import InputError
+
+spec = DataSpec("darcy", "smoke", count=3, splits=("train",))
+drawn = [draw(spec, *task) for task in spec.tasks]
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as on a full disk, writes fail beyond the limit
+for limit in (0, 1000, 4000):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+    try:
+        write_store(Path(sys.argv[1]) / "full.h5", spec, drawn)
+    except InputError as error:
+        print(error)
+"""
+
+
+def test_full_disk_is_one_line_per_try(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FULL_DISK, str(tmp_path)], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 3
+    assert all("full.h5: File too large. Nothing was overwritten" in line for line in lines)
     assert not list(tmp_path.iterdir())
 
 

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 
+import cato
 from cato.errors import Diverged, InputError, Interrupted
 from cato.training import loop
 from cato.training.evaluate import evaluate_run
@@ -131,22 +133,40 @@ def test_two_processes_give_the_loss_curve_of_one(tmp_path, config_with, data_ro
     """24 samples in batches of 5: the shards are uneven, and so is the last batch."""
     train(config_with(train={"epochs": 3}), tmp_path / "one")
     settings = [s if s != "20" else "3" for s in SETTINGS[:-2]]
-    command = [
-        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
-        *("--master-port", str(random.randint(20000, 60000)), "-m", "cato"),
-        *("train", "darcy", "--scale", "smoke", *settings, "--train.strategy", strategy),
-        *("--data.root", str(data_root), "--out", str(tmp_path / "two")),
-    ]
-    done = subprocess.run(
-        command, env={**os.environ, **SINGLE_THREAD}, capture_output=True, text=True, timeout=300
-    )
-    assert done.returncode == 0, done.stderr
+    arguments = ["train", "darcy", "--scale", "smoke", *settings, "--train.strategy", strategy]
+    run_in_two_processes([*arguments, *paths(data_root, tmp_path / "two")])
     for one, two in zip(losses(tmp_path / "one"), losses(tmp_path / "two"), strict=True):
         assert two == pytest.approx(one, rel=2e-4)
     ours, theirs = final_tensors(tmp_path / "two"), final_tensors(tmp_path / "one")
     for name, tensor in theirs.items():
         if not name.startswith("optimizer"):
             torch.testing.assert_close(ours[name], tensor, rtol=1e-2, atol=1e-4)
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_fewer_validation_samples_than_processes(tmp_path, strategy):
+    """A tenth of ten samples is one. With fsdp, one process alone would wait for the other."""
+    rng = np.random.default_rng(0)
+    grid = np.stack(np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij"), axis=-1)
+    fields = {"inputs": rng.random((10, 4, 5, 1)), "targets": 1 + rng.random((10, 4, 5, 1))}
+    np.savez(tmp_path / "own.npz", coords=grid, **fields)
+    arguments = ["train", tmp_path / "own.npz", "--scale", "smoke", *SETTINGS[:-2]]
+    arguments += ["--train.epochs", "1", "--train.optimizer", "adamw"]
+    assert start([*arguments, "--out", tmp_path / "one"]).wait() == 0
+    run_in_two_processes([*arguments, "--train.strategy", strategy, "--out", tmp_path / "two"])
+    errors = [open_run(tmp_path / name).log()[-1]["validation"] for name in ("one", "two")]
+    assert errors[0] == pytest.approx(errors[1], rel=2e-4)
+
+
+def run_in_two_processes(arguments):
+    command = [
+        *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"),
+        *("--master-port", str(random.randint(20000, 60000)), "-m", "cato", *map(str, arguments)),
+    ]
+    done = subprocess.run(
+        command, env={**os.environ, **SINGLE_THREAD}, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_time_budget_sets_the_number_of_steps(tmp_path, config_with, monkeypatch):
@@ -191,6 +211,33 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, config_with, monkeypa
     assert load_surrogate(open_run(tmp_path / "run"))  # the last good weights are there
 
 
+@pytest.mark.parametrize(
+    ("bad_step", "logged"),
+    [
+        (0, [0]),
+        (5, [5]),  # the first of the second epoch
+        (7, [5, 7]),
+    ],
+)
+def test_a_diverged_run_has_one_line_per_step(tmp_path, config_with, monkeypatch, bad_step, logged):
+    """However often it is resumed; a checkpoint is written after every step."""
+    original = loop.Training._require_finite
+
+    def poisoned(self, what, value):
+        original(self, what, float("nan") if self.state.step == bad_step else value)
+
+    monkeypatch.setattr(loop.Training, "_require_finite", poisoned)
+    folder = tmp_path / "run"
+    with pytest.raises(Diverged):
+        train(config_with(train={"checkpoint_minutes": 1e-9}), folder)
+    for _ in range(2):
+        assert [line["step"] for line in open_run(folder).log()] == logged
+        assert all("value" in line for line in open_run(folder).log() if line["step"])
+        assert load_surrogate(open_run(folder))
+        with pytest.raises(Diverged):
+            resume(folder)
+
+
 def test_a_divergent_learning_rate_is_reported(tmp_path, config_with):
     config = config_with(train={"learning_rate": 1e30, "clip": 0.0})
     with pytest.raises(Diverged, match=r"lower --train\.learning-rate"):
@@ -208,6 +255,19 @@ def test_two_trainings_into_one_folder(tmp_path, config_with, data_root):
 
     with locked(run.folder / ".lock", "busy"), pytest.raises(InputError, match="another process"):
         resume(folder)
+
+
+def test_a_folder_in_use_is_refused_before_data_are_made(tmp_path, config_with):
+    train(config_with(train={"steps": 1}), tmp_path / "run")
+    with pytest.raises(InputError, match="already holds a run"):
+        train(config_with(data={"root": str(tmp_path / "data")}), tmp_path / "run")
+    assert not (tmp_path / "data").exists()
+
+
+def test_impossible_minutes_write_nothing(tmp_path):
+    with pytest.raises(InputError, match=r"minutes.*greater than 0.*-1"):
+        cato.train("darcy", "smoke", out=tmp_path / "run", minutes=-1)
+    assert not list(tmp_path.iterdir())
 
 
 def test_physical_loss_settings_of_a_cloud_are_refused(config_with):

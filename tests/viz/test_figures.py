@@ -357,6 +357,15 @@ def test_frame_error_curve():
     np.testing.assert_allclose(axes.lines[0].get_ydata(), 100 * errors)
 
 
+def test_frame_error_curve_of_frames_without_a_finite_error():
+    problem = BENCHMARKS["navier_stokes"].problem("smoke")
+    errors = np.linspace(0.1, 0.5, problem.num_steps)
+    errors[:2] = np.inf, np.nan
+    (axes,) = frame_error_curve(problem, errors).axes
+    assert axes.get_ylim() == pytest.approx((0, 54))
+    frame_error_curve(problem, np.full(problem.num_steps, np.inf))
+
+
 @pytest.mark.parametrize(("count", "most"), [(0, 4), (1, 4), (3, 5), (5, 5), (20, 4), (51, 41)])
 def test_chosen_numbers_are_spread_over_all(count, most):
     numbers = chosen(count, most)

@@ -1,5 +1,6 @@
 """Array files: HDF5, NumPy archives and MATLAB files of either format."""
 
+import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,69 +8,79 @@ from typing import Any
 
 import h5py
 import numpy as np
+from numpy.lib import format as npy
 from scipy.io import savemat, whosmat
 
 from cato.data.matlab import open_variable
+from cato.data.own.foreign import reading
+from cato.data.own.shapes import Shape
 from cato.data.own.tables import ArrayFile
 from cato.errors import InputError
 from cato.files import atomic_write
 
 
 def open_npz(path: Path) -> ArrayFile:
-    """A NumPy archive; read at once."""
-    try:
-        with np.load(path, allow_pickle=False) as archive:
-            if isinstance(archive, np.ndarray):
-                raise InputError(f"{path} is a single array; an .npz with named arrays is needed")
-            arrays = {name: archive[name] for name in archive.files}
-    except (OSError, ValueError, zipfile.BadZipFile, EOFError) as error:
-        if isinstance(error, InputError):
-            raise
-        reason = "it does not exist" if isinstance(error, FileNotFoundError) else error
-        raise InputError(f"{path} cannot be read as .npz: {reason}") from None
-    return ArrayFile(path, {n: a.shape for n, a in arrays.items()}, arrays.__getitem__)
+    """A NumPy archive. What is not asked for may be anything, such as pickled objects."""
+
+    def read(name: str) -> np.ndarray:
+        with reading(_field(path, name), ".npz"), np.load(path, allow_pickle=False) as archive:
+            return archive[name]
+
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
+        members = [name for name in archive.namelist() if name.endswith(".npy")]
+        shapes = {name.removesuffix(".npy"): _npy_shape(archive, name) for name in members}
+    return ArrayFile(path, shapes, read)
+
+
+def _npy_shape(archive: zipfile.ZipFile, member: str) -> Shape:
+    with archive.open(member) as handle:
+        is_first = npy.read_magic(handle) == (1, 0)
+        header = npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0
+        return header(handle)[0]
 
 
 def open_h5(path: Path) -> ArrayFile:
     """An HDF5 file; fields in groups are named with slashes."""
-    shapes: dict[str, tuple[int, ...]] = {}
+    shapes: dict[str, Shape] = {}
 
     def visit(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
             shapes[name] = item.shape
 
     def read(name: str) -> np.ndarray:
-        with h5py.File(path, "r", locking=False) as file:
+        with (
+            reading(_field(path, name), "HDF5"),
+            h5py.File(path, "r", locking=False) as file,
+        ):
             dataset = file[name]
             if h5py.check_string_dtype(dataset.dtype):
                 return np.asarray(dataset.asstr()[()], dtype=np.str_)
             return dataset[()]
 
-    try:
-        with h5py.File(path, "r", locking=False) as file:
-            file.visititems(visit)
-    except OSError as error:
-        raise InputError(f"{path} cannot be read as HDF5: {error}") from None
+    with reading(path, "HDF5"), h5py.File(path, "r", locking=False) as file:
+        file.visititems(visit)
     return ArrayFile(path, shapes, read)
 
 
 def open_mat(path: Path) -> ArrayFile:
     """A MATLAB file. Vectors, which MATLAB keeps as 1 × n or n × 1, have one axis."""
-    try:
+    with reading(path, "a MATLAB file"):
         shapes = _matlab_shapes(path)
-    except Exception as error:  # parsers of foreign bytes raise nearly anything
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} cannot be read as a MATLAB file: {reason}") from None
 
     def read(name: str) -> np.ndarray:
-        with open_variable(path, name) as variable:
+        with (
+            reading(_field(path, name), "a MATLAB file"),
+            open_variable(path, name) as variable,
+        ):
             array = np.asarray(variable[(slice(None),) * len(variable.shape)])
         return array.reshape(shapes[name])
 
     return ArrayFile(path, shapes, read)
 
 
-def _matlab_shapes(path: Path) -> dict[str, tuple[int, ...]]:
+def _matlab_shapes(path: Path) -> dict[str, Shape]:
     if h5py.is_hdf5(path):
         with h5py.File(path, "r", locking=False) as file:
             found = {
@@ -85,6 +96,10 @@ def _matlab_shapes(path: Path) -> dict[str, tuple[int, ...]]:
     }
 
 
+def _field(path: Path, name: str) -> str:
+    return f"{path}: field {name!r}"
+
+
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays in the format of the path's ending, atomically."""
     with atomic_write(path) as temporary:
@@ -96,6 +111,13 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 with temporary.open("wb") as handle:
                     savemat(handle, dict(arrays), do_compression=True, long_field_names=True)
             case _:
-                with h5py.File(temporary, "w") as file:
-                    for name, array in arrays.items():
-                        file.create_dataset(name, data=array, compression="gzip")
+                temporary.write_bytes(_hdf5(arrays))
+
+
+def _hdf5(arrays: Mapping[str, np.ndarray]) -> memoryview:
+    """A file in memory: HDF5 crashes where a disk is full."""
+    buffer = io.BytesIO()
+    with h5py.File(buffer, "w") as file:
+        for name, array in arrays.items():
+            file.create_dataset(name, data=array, compression="gzip")
+    return buffer.getbuffer()

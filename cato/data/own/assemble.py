@@ -24,6 +24,8 @@ def assemble(path: Path, raw: RawSamples, naming: Naming) -> OwnSamples:
         raw: As they are in the file.
         naming: As the user gave it.
     """
+    if not raw.samples:
+        raise InputError(f"{path} holds no samples: the axis that counts them has length 0")
     first, is_layout = raw.samples[0], naming.is_layout
     naming = naming.within(first.fields, truth=False)
     dimension = first.coords.shape[-1]
@@ -33,7 +35,7 @@ def assemble(path: Path, raw: RawSamples, naming: Naming) -> OwnSamples:
                 f"{sample.origin}: {sample.coords.shape[-1]} coordinates, but {dimension} in "
                 f"{first.origin}; all samples need the same"
             )
-    time = _time(first, naming, is_layout)
+    time = _time(raw, naming, is_layout)
     inputs, outputs = _input_names(raw, naming, time), _channel_names(raw, naming.targets)
     shared: dict[int, np.ndarray] = {}
     samples = [_sample(sample, naming, time, shared) for sample in raw.samples]
@@ -87,7 +89,8 @@ def _field(raw: RawSample, name: Name) -> np.ndarray:
     return values[slice(*name.frames)]
 
 
-def _time(first: RawSample, naming: Naming, is_layout: bool) -> Time:
+def _time(raw: RawSamples, naming: Naming, is_layout: bool) -> Time:
+    first = raw.samples[0]
     mesh = first.coords.shape[:-1]
 
     def frames(name: Name) -> bool:
@@ -102,7 +105,10 @@ def _time(first: RawSample, naming: Naming, is_layout: bool) -> Time:
         return "conditioned"
     if is_layout:
         past, future = (_field(first, names[0]) for names in (naming.inputs, naming.targets))
-        return "rollout" if past.shape[-1] == future.shape[-1] else "conditioned"
+        words = {raw.labels[name] for name in ("inputs", "targets") if name in raw.labels}
+        # Other names are other fields: a rollout would feed its outputs back as these inputs.
+        is_same = past.shape[-1] == future.shape[-1] and len(words) < 2
+        return "rollout" if is_same else "conditioned"
     if [n.field for n in naming.inputs] != [n.field for n in naming.targets]:
         return "conditioned"
     for past_name, next_name in zip(naming.inputs, naming.targets, strict=True):

@@ -1,7 +1,7 @@
 """Looking through samples for what would spoil a training.
 
-Values that are not finite and targets that are zero everywhere are refused by a training; folded
-cells, duplicates and constant channels are only told.
+Values that are not finite and targets or frames that are zero everywhere are refused by a training;
+folded cells, duplicates and constant channels are only told.
 """
 
 import hashlib
@@ -131,11 +131,20 @@ def _not_finite(samples: OwnSamples) -> list[Finding]:
 
 
 def _zero(samples: OwnSamples) -> list[Finding]:
-    zero = [
-        i for i, s in enumerate(samples.samples) if s.targets is not None and not s.targets.any()
-    ]
-    what = "the targets are zero everywhere, so that a relative error is undefined"
-    return [Finding(what, tuple(zero), True)] if zero else []
+    """Targets that are zero everywhere; in time each frame has a relative error of its own."""
+    undefined = "zero everywhere, so that a relative error is undefined"
+    found: dict[str, list[int]] = {}
+    for index, sample in enumerate(samples.samples):
+        if sample.targets is None:
+            continue
+        if not sample.targets.any():
+            found.setdefault(f"the targets are {undefined}", []).append(index)
+        elif samples.time != "steady":
+            for number in np.flatnonzero([not frame.any() for frame in sample.targets]):
+                what = f"frame {number} of the targets is {undefined}"
+                advice = "a start from rest is left out by --targets u[1:]"
+                found.setdefault(f"{what} ({advice})", []).append(index)
+    return [Finding(what, tuple(indices), True) for what, indices in found.items()]
 
 
 def _folded(samples: OwnSamples, problem: Problem) -> list[Finding]:

@@ -5,6 +5,7 @@ over counts samples; a file without it is one sample. Axis d of the mesh is the 
 coordinate d, whatever the order in the file.
 """
 
+import io
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
@@ -14,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cato.data.own.foreign import reading
 from cato.data.own.naming import Naming
 from cato.data.own.tables import ArrayFile
 from cato.errors import InputError
@@ -50,16 +52,21 @@ def open_netcdf(path: Path, naming: Naming, samples: bool) -> ArrayFile:
         axes = _axes(path, file, naming, coords)
         if samples and not axes.samples:
             raise InputError(
-                f"{path} has no dimension of samples beside {', '.join(axes.order)}; add one, or "
-                f"give a folder with one file per sample"
+                f"{path} has no dimension of samples beside {', '.join(axes.order)}; add one, "
+                f"called sample where coordinates have it, or give a folder with one file per "
+                f"sample"
             )
         names = [n.field for n in (*naming.inputs, *naming.targets) if n.field in file]
+        needed = [*names, *coords, *(name for name in ("split", "mask") if name in file)]
+        with reading(path, "NetCDF"):
+            file = file[needed].load()
         arrays = {name: _ordered(file[name], axes) for name in names}
-        arrays["coords"] = np.stack([_on_mesh(file[name], file, axes) for name in coords], axis=-1)
+        arrays["coords"] = _nodes(file, coords, axes)
         for name in ("split", "mask"):
             if name in file:
                 arrays[name] = np.asarray(file[name].values)
-    return ArrayFile(path, {n: a.shape for n, a in arrays.items()}, arrays.__getitem__)
+    shapes = {n: a.shape for n, a in arrays.items()}
+    return ArrayFile(path, shapes, arrays.__getitem__, num_axes=len(axes.mesh))
 
 
 def write_netcdf(
@@ -69,7 +76,8 @@ def write_netcdf(
     xarray = _xarray()
     with _open(source) as file:
         axes = _axes(source, file, naming, _coordinates(source, file, naming))
-        file = file.load()
+        with reading(source, "NetCDF"):
+            file = file.load()
     for name, array in fields.items():
         steady = axes.samples + axes.mesh
         in_time = axes.samples + (axes.time or ("time",)) + axes.mesh
@@ -80,7 +88,15 @@ def write_netcdf(
             new = [d if d not in TIME else f"{d}_predicted" for d in dims]
             file[name] = xarray.DataArray(array, dims=new)
     with atomic_write(target) as temporary:
-        file.to_netcdf(temporary, engine="h5netcdf")
+        temporary.write_bytes(_written(file))
+
+
+def _written(file: Any) -> memoryview:
+    """A file in memory: HDF5 crashes where a disk is full."""
+    buffer = io.BytesIO()
+    with import_module("h5netcdf").File(buffer, "w") as written:
+        file.dump_to_store(_xarray().backends.H5NetCDFStore(written))
+    return buffer.getbuffer()
 
 
 def _lengths_fit(file: Any, dims: tuple[str, ...], array: np.ndarray) -> bool:
@@ -141,16 +157,14 @@ def _ordered(variable: Any, axes: Axes) -> np.ndarray:
     return np.asarray(variable.transpose(*dims, *rest).values)
 
 
-def _on_mesh(variable: Any, file: Any, axes: Axes) -> np.ndarray:
-    """A coordinate at every node, for each sample where it depends on it."""
-    kept = tuple(dim for dim in axes.samples if dim in variable.dims)
+def _nodes(file: Any, names: tuple[str, ...], axes: Axes) -> np.ndarray:
+    """The coordinates at every node, for each sample where one of them depends on it."""
+    kept = tuple(dim for dim in axes.samples if any(dim in file[name].dims for name in names))
     dims = (*kept, *axes.mesh)
-    sizes = {dim: file.sizes[dim] for dim in dims}
-    return np.asarray(variable.broadcast_like(_template(sizes)).transpose(*dims).values)
-
-
-def _template(sizes: dict[str, int]) -> Any:
-    return _xarray().DataArray(np.zeros(tuple(sizes.values())), dims=tuple(sizes))
+    sizes = tuple(file.sizes[dim] for dim in dims)
+    template = _xarray().DataArray(np.zeros(sizes), dims=dims)
+    arrays = [file[name].broadcast_like(template).transpose(*dims).values for name in names]
+    return np.stack(arrays, axis=-1)
 
 
 def _listed(file: Any) -> str:
@@ -158,13 +172,8 @@ def _listed(file: Any) -> str:
 
 
 def _open(path: Path) -> Any:
-    try:
+    with reading(path, "NetCDF"):
         return _xarray().open_dataset(path, decode_times=False)
-    except InputError:
-        raise
-    except Exception as error:  # parsers of foreign bytes raise nearly anything
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} cannot be read as NetCDF: {reason}") from None
 
 
 def _xarray() -> ModuleType:

@@ -12,14 +12,8 @@ from cato.data.own import netcdf, vtk
 from cato.data.own.arrays import open_h5, open_mat, open_npz
 from cato.data.own.assemble import assemble
 from cato.data.own.periodic import declared_periodic
-from cato.data.own.samples import OwnSamples, RawSample, RawSamples
-from cato.data.own.tables import (
-    ArrayFile,
-    Wanted,
-    sharing_equal_meshes,
-    single_sample,
-    table_samples,
-)
+from cato.data.own.samples import OwnSamples, RawSample, RawSamples, sharing_equal_meshes
+from cato.data.own.tables import ArrayFile, Wanted, single_sample, table_samples
 from cato.errors import InputError
 from cato.files import digest
 

@@ -1,7 +1,7 @@
 """Samples of a user's file: as it has them, and with their fields put together."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -40,6 +40,14 @@ class RawSamples:
 
     samples: list[RawSample]
     labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def sharing_equal_meshes(samples: list[RawSample]) -> list[RawSample]:
+    """Samples that repeat one mesh share its array."""
+    nodes = [sample.coords for sample in samples]
+    if all(coords.shape == nodes[0].shape and np.array_equal(coords, nodes[0]) for coords in nodes):
+        return [replace(sample, coords=nodes[0]) for sample in samples]
+    return samples
 
 
 @dataclass(frozen=True, eq=False)

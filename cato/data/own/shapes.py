@@ -22,14 +22,10 @@ class Reading(NamedTuple):
     has_channels: bool = False
 
 
-def read_shape(shape: Shape, mesh: Shape) -> Reading | None:
-    """The meaning of the axes of a field of one sample; None where it is none.
-
-    Raises:
-        InputError: The axis beside the mesh may be channels or frames.
-    """
+def nodal_readings(shape: Shape, mesh: Shape) -> list[Reading]:
+    """All that the axes of a field of one sample may mean if it has values at nodes."""
     size = len(mesh)
-    readings = [
+    return [
         reading
         for reading, nodes in (
             (Reading(True), shape),
@@ -39,6 +35,15 @@ def read_shape(shape: Shape, mesh: Shape) -> Reading | None:
         )
         if nodes == mesh and len(shape) == size + reading.has_frames + reading.has_channels
     ]
+
+
+def read_shape(shape: Shape, mesh: Shape) -> Reading | None:
+    """The meaning of the axes of a field of one sample; None where it is none.
+
+    Raises:
+        InputError: The axis beside the mesh may be channels or frames.
+    """
+    readings = nodal_readings(shape, mesh)
     if len(readings) > 1:
         raise InputError(
             f"shape {shape} on a mesh of {mesh} nodes may be channels last or frames first; "

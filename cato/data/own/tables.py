@@ -2,15 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 from cato.data.benchmarks.base import SPLITS
-from cato.data.own.naming import Naming
-from cato.data.own.samples import RawSample, RawSamples
-from cato.data.own.shapes import Shape, read_shape
+from cato.data.own.naming import Name, Naming
+from cato.data.own.samples import RawSample, RawSamples, sharing_equal_meshes
+from cato.data.own.shapes import Shape, nodal_readings, read_shape
 from cato.errors import InputError
 
 MAX_DIMENSION = 3
@@ -24,11 +25,13 @@ class ArrayFile:
         path: Where it is.
         shapes: Of its arrays, by name.
         read: Gives an array.
+        num_axes: Of the mesh, where the format says which axis is which.
     """
 
     path: Path
     shapes: Mapping[str, Shape]
     read: Callable[[str], np.ndarray]
+    num_axes: int | None = None
 
     def numbers(self, name: str) -> np.ndarray:
         """An array of real numbers; a missing one is an error that lists what there is."""
@@ -105,7 +108,7 @@ def _samples(file: ArrayFile, wanted: Wanted) -> RawSamples:
         RawSample(
             f"{file.path}, sample {i}",
             placed.coords[i] if placed.is_own else placed.coords,
-            {name: array[i] if is_own[name] else array for name, array in fields.items()},
+            {name: array[i, ...] if is_own[name] else array for name, array in fields.items()},
             None if keep is None else keep[i],
             splits[i],
         )
@@ -135,39 +138,61 @@ def _place(
     fields: Mapping[str, np.ndarray],
     has_samples: bool,
 ) -> Placed:
-    """The reading of the coordinates with most mesh axes that fits the first nodal field."""
-    ordered = [n.field for n in (*naming.targets, *naming.inputs)]
-    for coords, is_own in _candidates(file, wanted, naming):
-        if not has_samples and is_own:
+    """The reading of the coordinates that fits the first nodal field."""
+    names = (*naming.targets, *naming.inputs)
+    candidates = [c for c in _candidates(file, wanted, naming) if has_samples or not c.is_own]
+    for name in names:
+        shape = fields[name.field].shape
+        fitting = _fitting(candidates, name, shape, has_samples)
+        if not fitting:
             continue
-        for name in ordered:
-            shape = fields[name].shape
-            inner = shape[1:] if has_samples else shape
-            mesh = coords.shape[is_own:-1]
-            if is_own and shape[:1] != coords.shape[:1]:
-                continue
-            try:
-                reading = read_shape(inner, mesh)
-            except InputError as error:
-                raise InputError(f"{file.path}: field {name!r}: {error}") from None
-            if reading is not None and reading.is_nodal:
-                return Placed(coords, is_own, shape[0] if has_samples else 1)
-        if not naming.targets and all(len(fields[n].shape) <= 2 for n in ordered):
-            counts = [len(fields[n]) for n in ordered] or [len(coords) if is_own else 1]
-            if not is_own or counts[0] == len(coords):
-                return Placed(coords, is_own, counts[0] if has_samples else 1)
-    named = {n: file.shapes[n] for n in (*naming.coords, *ordered)}
+        placed = fitting[0]
+        # With an axis less than coordinates, what each sample has of its own is never periodic.
+        if any(other.is_own != placed.is_own for other in fitting) and not naming.periodic:
+            raise InputError(
+                f"{file.path}: coordinates {placed.coords.shape} with field {name.field!r} "
+                f"{shape} may be one mesh for all samples or one for each; repeat the mesh of all "
+                f"as (samples, *mesh, D), or name the frames of a time series, --targets "
+                f"{name.field}[:]"
+            )
+        try:
+            read_shape(shape[has_samples:], placed.mesh)
+        except InputError as error:
+            raise InputError(f"{file.path}: field {name.field!r}: {error}") from None
+        return placed._replace(num_samples=shape[0] if has_samples else 1)
+    if not naming.targets and all(fields[name.field].ndim <= 2 for name in names):
+        counts = [len(fields[name.field]) for name in names] if has_samples else [1]
+        num_nodes = None if wanted.coords is None else prod(wanted.coords.shape[:-1])
+        # Only scalars: what is like the known nodes, else a cloud, which has fewest axes.
+        for placed in sorted(candidates, key=lambda c: (prod(c.mesh) != num_nodes, len(c.mesh))):
+            own_count = len(placed.coords) if placed.is_own else None
+            count = counts[0] if counts else own_count or 1
+            if own_count in (None, count):
+                return placed._replace(num_samples=count)
+    named = {n: file.shapes[n] for n in (*naming.coords, *(name.field for name in names))}
     first = "samples, " if has_samples else ""
     raise InputError(
         f"{file.path}: the shapes {named} do not fit together; expected coordinates (*mesh, D)"
-        f"{' or (samples, *mesh, D)' if has_samples else ''}, D at most {MAX_DIMENSION}, and "
-        f"fields ({first}*mesh, channels) or, in time, ({first}frames, *mesh, channels)"
+        f"{' or (samples, *mesh, D)' if has_samples else ''}, D at most {MAX_DIMENSION} and as "
+        f"many axes of the mesh or fewer, and fields ({first}*mesh, channels) or, in time, "
+        f"({first}frames, *mesh, channels)"
     )
 
 
-def _candidates(
-    file: ArrayFile, wanted: Wanted, naming: Naming
-) -> Iterator[tuple[np.ndarray, bool]]:
+def _fitting(candidates: list[Placed], name: Name, shape: Shape, has_samples: bool) -> list[Placed]:
+    """The candidates on which a field has values at nodes, in time where its frames are named."""
+    readings = [
+        (c, nodal_readings(shape[has_samples:], c.mesh))
+        for c in candidates
+        if not c.is_own or shape[:1] == c.coords.shape[:1]
+    ]
+    in_time = [c for c, found in readings if any(reading.has_frames for reading in found)]
+    if name.frames is not None and in_time:
+        return in_time
+    return [c for c, found in readings if found]
+
+
+def _candidates(file: ArrayFile, wanted: Wanted, naming: Naming) -> Iterator[Placed]:
     """Readings of the coordinates: shared by all samples or not, most mesh axes first."""
     if not naming.coords:
         if wanted.coords is None:
@@ -175,18 +200,20 @@ def _candidates(
                 f"{file.path} has no coordinates; add an array 'coords' of shape (*mesh, D) or "
                 f"(samples, *mesh, D), or name them by --coords x,y"
             )
-        yield wanted.coords, False
+        yield Placed(wanted.coords, False)
         if naming.periodic:  # the file may have the first line of an axis at its end once more
             ends = [(0, int(axis in naming.periodic)) for axis in range(wanted.coords.ndim - 1)]
-            yield np.pad(wanted.coords, [*ends, (0, 0)], mode="wrap"), False
+            yield Placed(np.pad(wanted.coords, [*ends, (0, 0)], mode="wrap"), False)
         return
     arrays = [file.numbers(name) for name in naming.coords]
+    num_axes = file.num_axes or wanted.num_axes
+    may_be_own = any(array.ndim > 1 for array in arrays)
     for coords in _stacked(file, naming.coords, arrays):
-        for is_own in (False, True):
-            num_axes = coords.ndim - 1 - is_own
-            fits = wanted.num_axes in (None, num_axes)
-            if fits and num_axes >= 1 and coords.shape[-1] <= MAX_DIMENSION:
-                yield coords, is_own
+        for is_own in (False, True)[: 1 + may_be_own]:
+            placed = Placed(coords, is_own)
+            fits = num_axes in (None, len(placed.mesh))
+            if fits and 1 <= len(placed.mesh) <= coords.shape[-1] <= MAX_DIMENSION:
+                yield placed
 
 
 def _stacked(
@@ -270,11 +297,3 @@ def _labels(file: ArrayFile) -> dict[str, tuple[str, ...]]:
         for field, name in named.items()
         if name in file.shapes
     }
-
-
-def sharing_equal_meshes(samples: list[RawSample]) -> list[RawSample]:
-    """Samples that repeat one mesh share its array."""
-    first = samples[0].coords
-    if all(s.coords.shape == first.shape and np.array_equal(s.coords, first) for s in samples):
-        return [replace(sample, coords=first) for sample in samples]
-    return samples

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from cato.data.own.foreign import reading
 from cato.data.own.samples import RawSample
 from cato.data.own.tables import Wanted
 from cato.errors import InputError
@@ -48,7 +49,24 @@ def write_vtk(source: Path, target: Path, fields: Mapping[str, np.ndarray]) -> N
         axes = (*reversed(range(len(mesh))), *range(len(mesh), array.ndim))
         values = array.transpose(axes).reshape(file.n_points, *channels)
         file.point_data[name] = np.ascontiguousarray(values)
-    file.save(target)
+    target.write_bytes(_written(file, is_legacy=target.suffix.lower() == ".vtk"))
+
+
+def _written(file: Any, is_legacy: bool) -> bytes:
+    """A file in memory: where a disk is full, VTK crashes or leaves half a file without a word."""
+    from vtkmodules import vtkIOLegacy, vtkIOXML
+
+    if is_legacy:
+        writer = vtkIOLegacy.vtkDataSetWriter()
+        writer.SetFileTypeToBinary()
+    else:
+        writer = getattr(vtkIOXML, f"vtkXML{type(file).__name__}Writer")()
+        writer.SetDataModeToBinary()
+    writer.SetInputData(file)
+    writer.WriteToOutputStringOn()
+    writer.Write()
+    text = writer.GetOutputStdString() if is_legacy else writer.GetOutputString()
+    return text if isinstance(text, bytes) else text.encode()  # VTK gives what is UTF-8 as str
 
 
 def _on_mesh(array: np.ndarray, dimensions: tuple[int, int, int] | None) -> np.ndarray:
@@ -82,12 +100,8 @@ def _missing(path: Path, name: str, nodal: set[str], file: Any) -> str:
 
 def _open(path: Path) -> Any:
     pyvista = _pyvista()
-    try:
-        with _quiet():
-            file = pyvista.read(path)
-    except Exception as error:  # parsers of foreign bytes raise nearly anything
-        reason = (str(error).splitlines() or [type(error).__name__])[0]
-        raise InputError(f"{path} cannot be read as VTK: {reason}") from None
+    with reading(path, "VTK"), _quiet():
+        file = pyvista.read(path)
     if not getattr(file, "n_points", 0) or not hasattr(file, "point_data"):
         raise InputError(f"{path} cannot be read as VTK: it holds no points")
     return file

@@ -12,7 +12,7 @@ from cato.data.own import netcdf, vtk
 from cato.data.own.arrays import save_arrays
 from cato.data.own.naming import Naming
 from cato.data.own.periodic import with_repeated_lines
-from cato.data.own.read import ARRAYS, files_of
+from cato.data.own.read import ARRAYS, SUFFIXES, files_of
 from cato.data.own.samples import OwnSample, OwnSamples
 from cato.errors import InputError
 
@@ -22,6 +22,8 @@ Fields = Mapping[str, Sequence[np.ndarray]]
 
 def default_target(source: Path) -> Path:
     """Beside the source: plate-predicted.h5 for plate.h5, plates-predicted for a folder."""
+    if source.is_dir():  # whose name may have a dot that begins no ending
+        return source.with_name(f"{source.name}-predicted")
     return source.with_name(f"{source.stem}-predicted{source.suffix}")
 
 
@@ -37,7 +39,7 @@ def require_writable(source: Path, target: Path, num_frames: int) -> None:
             f"give the samples as .h5, .npz, .mat or .nc"
         )
     if source.is_dir():
-        if target.suffix:
+        if target.suffix.lower() in SUFFIXES:
             raise InputError(f"{source} is a folder, and so will be its predictions; got {target}")
         return
     own, other = source.suffix.lower(), target.suffix.lower()

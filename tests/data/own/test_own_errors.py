@@ -6,6 +6,7 @@ import pytest
 import pyvista
 import xarray
 
+from cato.data.own.arrays import save_arrays
 from cato.data.own.inspect import inspect_samples
 from cato.data.own.naming import Naming
 from cato.data.own.read import read_samples
@@ -50,9 +51,15 @@ def refused(path, naming=None):
         ({"inputs": np.ones((S, 3, 5, 1))}, ["'inputs'", "(12, 3, 5, 1)", "(12, 4, 5)"]),
         ({"inputs": np.ones((S - 1, H, W, 1))}, ["'inputs'", "(11, 4, 5, 1)"]),
         ({"targets": np.ones((S, 9, 9, 1))}, ["'targets'", "(12, 9, 9, 1)", "(12, 4, 5)"]),
-        ({"inputs": np.ones((H, W)), "targets": np.ones((4, H, W, 1))}, ["may be scalars"]),
+        (
+            {"coords": np.stack([GRID] * H), "inputs": GRID[..., 0], "targets": np.ones((H, H, W))},
+            ["may be scalars"],
+        ),
+        ({"inputs": None, "targets": np.ones((H, H, W, 1))}, ["all samples or one for each"]),
         ({"coords": np.ones((H, W, 4))}, ["do not fit together", "D at most 3"]),
         ({"inputs": np.full((S, H, W, 1), "a")}, ["'inputs'", "real numbers"]),
+        ({"inputs": np.full((S, H, W, 1), None)}, ["field 'inputs' cannot be read", "Object"]),
+        ({"inputs": None, "targets": np.ones((0, H, W, 1))}, ["data.npz holds no samples"]),
         (
             {"targets": spoilt(good()["targets"], (7, 2, 3, 0), np.nan)},
             ["data.npz, sample 7", "target target", "NaN", "cato inspect"],
@@ -88,6 +95,25 @@ def test_files_that_are_not_what_their_name_says(ending, tmp_path, capfd):
     assert str(path) in message
     assert "cannot be read" in message
     assert capfd.readouterr().err.count("\n") == 0  # VTK's own pages of errors are held back
+
+
+@pytest.mark.parametrize("ending", [".npz", ".h5", ".mat", ".nc"])
+def test_damaged_bytes(ending, tmp_path):
+    path = tmp_path / f"data{ending}"
+    x, y = np.arange(100.0), np.arange(90.0)
+    arrays = {"x": x, "y": y, "p": np.sqrt(np.arange(S * 9000.0)).reshape(S, 100, 90)}
+    if ending == ".nc":
+        data = xarray.Dataset({"p": (("case", "x", "y"), arrays["p"])}, {"x": x, "y": y})
+        data.to_netcdf(path, engine="h5netcdf", encoding={"p": {"zlib": True}})
+    else:
+        save_arrays(path, arrays)
+    naming = Naming.parse("x,y", "", "p")
+    read_samples(path, Wanted(naming))
+    whole = path.read_bytes()
+    start, stop = len(whole) // 2, len(whole) * 3 // 4
+    noise = np.random.default_rng(0).bytes(stop - start)
+    path.write_bytes(whole[:start] + noise + whole[stop:])
+    assert "cannot be read as" in refused(path, naming)
 
 
 def test_paths(tmp_path):

@@ -66,6 +66,11 @@ def test_named_fields_of_array_files(ending, arrays, tmp_path):
     assert_read(write(tmp_path / f"plate{ending}", arrays), arrays)
 
 
+def test_what_is_not_asked_for_may_be_anything(arrays, tmp_path):
+    with_notes = arrays | {"notes": np.array({"solver": "v2"}, dtype=object)}
+    assert_read(write(tmp_path / "plate.npz", with_notes), arrays)
+
+
 def test_matlab_73(arrays, tmp_path):
     assert_read(write_matlab_73(tmp_path / "plate.mat", arrays), arrays)
 
@@ -123,6 +128,26 @@ def test_netcdf_with_curved_coordinates_and_time(arrays, tmp_path):
     assert (samples.time, samples.num_frames, samples.inputs) == ("rollout", 2, ("u[0]",))
     np.testing.assert_allclose(samples.samples[2].targets[..., 0], u[2, 1:], rtol=1e-6)
     np.testing.assert_allclose(samples.samples[2].coords[..., 1], arrays["y"], rtol=1e-6)
+
+
+def test_netcdf_coordinates_of_which_one_depends_on_the_sample(arrays, tmp_path):
+    x = arrays["x"] + np.arange(S)[:, None, None]
+    dims = ("sample", "i", "j")
+    data = {"x": (dims, x), "y": (dims[1:], arrays["y"]), "p": (dims, arrays["p"])}
+    xarray.Dataset(data).to_netcdf(tmp_path / "plate.nc", engine="h5netcdf")
+    samples = read_samples(tmp_path / "plate.nc", Wanted(Naming.parse("x,y", "", "p")))
+    for i, sample in enumerate(samples.samples):
+        np.testing.assert_allclose(sample.coords[..., 0], x[i], rtol=1e-6)
+        np.testing.assert_allclose(sample.coords[..., 1], arrays["y"], rtol=1e-6)
+
+
+def test_netcdf_with_as_many_samples_as_rows(arrays, tmp_path):
+    """An array file would be ambiguous; here the dimensions have names."""
+    data = {name: (("i", "j"), arrays[name]) for name in ("x", "y")}
+    data["p"] = (("case", "i", "j"), np.stack([arrays["p"][0]] * H))
+    xarray.Dataset(data).to_netcdf(tmp_path / "plate.nc", engine="h5netcdf")
+    samples = read_samples(tmp_path / "plate.nc", Wanted(Naming.parse("x,y", "", "p")))
+    assert (len(samples), samples.samples[0].mesh, samples.time) == (H, (H, W), "steady")
 
 
 def structured(arrays, i):

@@ -19,7 +19,7 @@ from cato.errors import InputError
 from cato.physics import gradient, inverse_metric
 from cato.training.run import open_run
 
-AROUND, ACROSS, SAMPLES = 12, 5, 12
+AROUND, ACROSS, SAMPLES = 12, 5, 11
 TINY = [
     *("--scale", "smoke", "--model.width", "8", "--model.depth", "1"),
     *("--train.epochs", "1", "--train.accelerator", "cpu"),

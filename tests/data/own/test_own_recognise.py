@@ -21,10 +21,10 @@ sizes = st.integers(3, 6)
 meshes = st.lists(sizes, min_size=1, max_size=3).map(tuple)
 
 
-def samples_of(tmp_path, naming=None, **arrays):
+def samples_of(tmp_path, naming=None, truth=True, known=None, **arrays):
     path = tmp_path / "data.npz"
     np.savez(path, **arrays)
-    return read_samples(path, Wanted(naming or Naming()))
+    return read_samples(path, Wanted(naming or Naming(), truth, coords=known))
 
 
 def tensor_grid(mesh, start, step):
@@ -75,14 +75,72 @@ def test_points_without_rows_are_clouds(tmp_path):
 
 
 def test_as_many_samples_as_rows_are_not_confused(tmp_path):
-    """40 samples on a shared mesh of 40 × 30, whose coordinates might be 40 clouds of 30 points."""
+    """40 samples on one mesh of 40 × 30, or 40 clouds of 30 points in 40 frames."""
     coords = tensor_grid((40, 30), [0, 0], [1, 1])
-    for targets in (np.ones((40, 40, 30, 1)), np.ones((40, 40, 30))):
-        samples = samples_of(tmp_path, coords=coords, targets=targets)
-        assert len(samples) == 40
-        assert samples.samples[0].mesh == (40, 30)
+    values = np.random.default_rng(0).random((40, 40, 30))
+    for targets in (values, values[..., None]):
+        with pytest.raises(
+            InputError, match=r"one mesh for all .* or one for each; repeat .*u\[:\]"
+        ):
+            samples_of(tmp_path, Naming.parse("", "", "u"), coords=coords, u=targets)
+        in_time = samples_of(tmp_path, Naming.parse("", "", "u[:]"), coords=coords, u=targets)
+        assert (in_time.samples[0].mesh, in_time.num_frames) == ((30,), 40)
+        repeated = samples_of(tmp_path, coords=np.stack([coords] * 40), targets=targets)
+        assert (repeated.samples[0].mesh, repeated.time) == ((40, 30), "steady")
+        axes = {"x": np.arange(40), "y": np.arange(30)}  # of a grid, which is for all samples
+        grid = samples_of(tmp_path, Naming.parse("x,y", "", "u"), **axes, u=targets)
+        assert (grid.samples[0].mesh, grid.time) == ((40, 30), "steady")
+        torus = samples_of(tmp_path, Naming(periodic=(0,)), coords=coords, targets=targets)
+        assert (torus.samples[0].mesh, torus.time) == ((40, 30), "steady")
     clouds = samples_of(tmp_path, coords=coords, targets=np.ones((40, 30, 1)))
     assert clouds.samples[0].mesh == (30,)
+
+
+def test_as_many_samples_as_frames_are_not_confused(tmp_path):
+    """A mesh has no more axes than coordinates, and the targets say which nodes there are."""
+    rng = np.random.default_rng(0)
+    meshes_ = samples_of(
+        tmp_path, coords=rng.random((6, 4, 5, 2)), targets=rng.random((6, 6, 4, 5, 1))
+    )
+    assert (meshes_.samples[0].mesh, meshes_.time, meshes_.num_frames) == (
+        (4, 5),
+        "conditioned",
+        6,
+    )
+    series = {"inputs": rng.random((6, 6, 9, 1)), "targets": rng.random((6, 9, 1))}
+    clouds = samples_of(tmp_path, coords=rng.random((6, 9, 2)), **series)
+    assert (clouds.samples[0].mesh, clouds.time, len(clouds.inputs)) == ((9,), "steady", 6)
+
+
+@pytest.mark.parametrize(
+    ("fields", "channels"),
+    [({}, 0), ({"scalars": np.ones((6, 3))}, 3), ({"inputs": np.ones((6, 9))}, 1)],
+)
+def test_clouds_without_targets_stay_apart(fields, channels, tmp_path):
+    coords = np.random.default_rng(0).random((6, 9, 2))
+    clouds = samples_of(tmp_path, truth=False, coords=coords, **fields).samples
+    np.testing.assert_allclose([cloud.coords for cloud in clouds], coords, rtol=1e-6)
+    assert {cloud.inputs.shape for cloud in clouds} == {(9, channels)}
+
+
+def test_nodes_for_all_samples_without_targets(tmp_path):
+    """Scalars fit any nodes; those of the training are known, and a cloud is no grid."""
+    rng = np.random.default_rng(0)
+    surface = rng.random((6, 9, 3))  # as many rows as samples
+    scalars = {"scalars": rng.random((6, 1))}
+    known = surface.reshape(-1, 3)
+    samples = samples_of(tmp_path, truth=False, known=known, coords=surface, **scalars)
+    assert (len(samples), samples.samples[0].mesh) == (6, (6, 9))
+    points = {"x": rng.random(9), "y": rng.random(9), "a": rng.random(6)}
+    cloud = samples_of(tmp_path, Naming.parse("x,y", "a", "p"), truth=False, **points)
+    assert (len(cloud), cloud.samples[0].mesh) == (6, (9,))
+
+
+def test_a_folder_of_single_scalars_without_targets(tmp_path):
+    for i in range(3):
+        np.savez(tmp_path / f"{i}.npz", coords=np.ones((9, 2)), scalars=float(i))
+    samples = read_samples(tmp_path, Wanted(Naming(), truth=False))
+    assert [sample.inputs.mean() for sample in samples.samples] == [0, 1, 2]
 
 
 def test_padded_clouds_are_cut_and_padded_again(tmp_path):
@@ -142,10 +200,13 @@ def test_time_is_told_by_the_inputs(tmp_path):
     assert (asked.time, asked.num_frames) == ("conditioned", 6)
     mixed = samples_of(tmp_path, Naming.parse("", "k,u[:1]", "u[1:]"), **arrays)
     assert (mixed.time, mixed.inputs) == ("conditioned", ("k", "u[0]"))
-    layout = samples_of(
-        tmp_path, coords=coords, inputs=u[:, :2, ..., None], targets=u[:, 2:, ..., None]
-    )
+    frames = {"coords": coords, "inputs": u[:, :2, ..., None], "targets": u[:, 2:, ..., None]}
+    layout = samples_of(tmp_path, **frames)
     assert (layout.time, layout.inputs) == ("rollout", ("input[0]", "input[1]"))
+    same = samples_of(tmp_path, **frames, input_names=["u"], target_names=["u"])
+    assert (same.time, same.inputs) == ("rollout", ("u[0]", "u[1]"))
+    forced = samples_of(tmp_path, **frames, input_names=["force"], target_names=["u"])
+    assert (forced.time, forced.inputs) == ("conditioned", ("force[0]", "force[1]"))
     with pytest.raises(InputError, match="frame after"):
         samples_of(tmp_path, Naming.parse("", "u[:2]", "u[3:]"), **arrays)
 
