@@ -11,7 +11,6 @@ file the header's, so that no stored number can change unnoticed.
 """
 
 import hashlib
-import io
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -25,9 +24,9 @@ import numpy as np
 from cato import __version__
 from cato.data.arrays import channel_names, require_finite, sample_shapes
 from cato.data.draw import Drawn
+from cato.data.hdf5 import new_hdf5
 from cato.data.spec import DataSpec
 from cato.errors import InputError
-from cato.files import atomic_write
 from cato.problem import Problem
 
 FORMAT = "cato data"
@@ -80,9 +79,7 @@ def write_store(path: Path, spec: DataSpec, drawn: Iterable[Drawn]) -> None:
     coords = spec.definition.coords(spec.parameters)
     checksums = {split: np.zeros((n, 32), np.uint8) for split, n in spec.counts.items()}
     diagnostics: tuple[str, ...] = ()
-    # In memory, as it is read: HDF5 crashes the process where it meets a full disk.
-    memory = io.BytesIO()
-    with h5py.File(memory, "w", libver="v110") as file:
+    with new_hdf5(path, libver="v110") as file:
         for (split, index), item in zip(spec.tasks, drawn, strict=True):
             diagnostics = diagnostics or tuple(item.sample.diagnostics)
             row = _row(item, diagnostics)
@@ -111,8 +108,6 @@ def write_store(path: Path, spec: DataSpec, drawn: Iterable[Drawn]) -> None:
         file.attrs["version"] = VERSION
         file.attrs["header"] = text
         file.attrs["sha256"] = _sha256(text)
-    with atomic_write(path) as temporary:
-        temporary.write_bytes(memory.getbuffer())
 
 
 def read_header(path: Path, remedy: str) -> Header:

@@ -1,6 +1,5 @@
 """Array files: HDF5, NumPy archives and MATLAB files of either format."""
 
-import io
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ import numpy as np
 from numpy.lib import format as npy
 from scipy.io import savemat, whosmat
 
+from cato.data.hdf5 import new_hdf5
 from cato.data.matlab import open_variable
 from cato.data.own.foreign import reading
 from cato.data.own.shapes import Shape
@@ -102,22 +102,14 @@ def _field(path: Path, name: str) -> str:
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays in the format of the path's ending, atomically."""
-    with atomic_write(path) as temporary:
-        match path.suffix.lower():
-            case ".npz":
-                with temporary.open("wb") as handle:
-                    np.savez_compressed(handle, allow_pickle=False, **arrays)
-            case ".mat":
-                with temporary.open("wb") as handle:
-                    savemat(handle, dict(arrays), do_compression=True, long_field_names=True)
-            case _:
-                temporary.write_bytes(_hdf5(arrays))
-
-
-def _hdf5(arrays: Mapping[str, np.ndarray]) -> memoryview:
-    """A file in memory: HDF5 crashes where a disk is full."""
-    buffer = io.BytesIO()
-    with h5py.File(buffer, "w") as file:
-        for name, array in arrays.items():
-            file.create_dataset(name, data=array, compression="gzip")
-    return buffer.getbuffer()
+    suffix = path.suffix.lower()
+    if suffix not in (".npz", ".mat"):
+        with new_hdf5(path) as file:
+            for name, array in arrays.items():
+                file.create_dataset(name, data=array, compression="gzip")
+        return
+    with atomic_write(path) as temporary, temporary.open("wb") as handle:
+        if suffix == ".npz":
+            np.savez_compressed(handle, allow_pickle=False, **arrays)
+        else:
+            savemat(handle, dict(arrays), do_compression=True, long_field_names=True)
