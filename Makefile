@@ -83,7 +83,7 @@ study-epochs: $(READY)  ## the strongest models with the same epochs
 	$(call STUDY,compare,epochs) --models cato saot transolver $(BEST_IN_TIME) $(SHARE) --seeds 0 1 2 --rivals 2
 
 study-ablation: $(READY)  ## CATO without each of its parts
-	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil $(SHARE) \
+	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil $(SHARE) --seeds 0 1 2 --answer-seeds 1 \
 	  --questions chart attention "local operator" loss optimizer "rotary scale"
 
 study-chart: $(READY)  ## the learned chart beside the physical grid

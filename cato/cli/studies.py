@@ -93,12 +93,15 @@ class StudyAblation(Study):
     """Of the recipe's steps that every training gets."""
     minutes: float | None = None
     """Training time of each instead."""
+    answer_seeds: int | None = None
+    """How many of the seeds the changed recipes get, the first ones; all unless given."""
 
     def run(self) -> None:
         """Train, collect and write."""
         from cato.studies.ablation import ablation
 
-        results = ablation(self.questions, self.benchmarks, self.setup(self.share, self.minutes))
+        setup = self.setup(self.share, self.minutes)
+        results = ablation(self.questions, self.benchmarks, setup, self.answer_seeds)
         columns = ("benchmark", "question", "answer", "validation", "validation_spread")
         self.show(results["rows"], columns, "ablation.json", "ablation.md")
 

@@ -117,13 +117,20 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
 """Answers by question; each is the settings it has where the recipe may have others."""
 
 
-def ablation(questions: Sequence[str], benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
+def ablation(
+    questions: Sequence[str],
+    benchmarks: Sequence[str],
+    setup: Setup,
+    answer_seeds: int | None = None,
+) -> dict[str, Any]:
     """Train what is missing and write ablation.json and ablation.md.
 
     Args:
         questions: Their names; all that make sense for a benchmark if empty.
         benchmarks: Their names.
         setup: Of the trainings.
+        answer_seeds: How many of the seeds the answers are trained with, the first ones; the
+            recipe is trained with all, which tells what a seed is worth. All unless given.
 
     Returns:
         The contents of ablation.json.
@@ -133,11 +140,15 @@ def ablation(questions: Sequence[str], benchmarks: Sequence[str], setup: Setup) 
     if idle := [question for question in questions if question not in asked]:
         where = ", ".join(benchmarks)
         raise InputError(f"{idle[0]!r} changes nothing in CATO's recipe on {where}; leave it out")
+    if answer_seeds is not None and not 1 <= answer_seeds <= len(setup.seeds):
+        raise InputError(f"the answers' seeds must be 1 to {len(setup.seeds)}; got {answer_seeds}")
     jobs: dict[str, RunConfig] = {}
     names: dict[tuple[str, str, str], list[str]] = {}
-    for seed in setup.seeds:
+    for number, seed in enumerate(setup.seeds):
         for benchmark, answers in table.items():
             for (question, answer), changes in answers.items():
+                if changes and answer_seeds is not None and number >= answer_seeds:
+                    continue
                 job, config = one_change(setup, benchmark, changes, seed)
                 jobs[job] = config
                 names.setdefault((benchmark, question, answer), []).append(job)
@@ -225,8 +236,9 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         f"Scale `{settings['scale']}`, {budget_of(settings)}, "
         f"{len(settings['seeds'])} seed(s), one thread. The figure is the lowest validation error "
         "(relative L2 on physical values); *change* is against the recipe, negative is better; ± "
-        "is the standard deviation over the seeds. *Error of ∇u* is that of the mesh gradient of "
-        "the solution on the same samples, where the problem is steady on a mesh.",
+        "is the standard deviation over the seeds; what has none was trained with the first. "
+        "*Error of ∇u* is that of the mesh gradient of the solution on the same samples, where the "
+        "problem is steady on a mesh.",
     ]
     for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         rows = [row for row in results["rows"] if row["benchmark"] == benchmark]

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 
 from cato.cli.main import main
@@ -52,12 +53,15 @@ def test_a_question_that_no_benchmark_has_trains_nothing(tmp_path):
     folders = folders_of(tmp_path)
     with pytest.raises(InputError, match="'slices' changes nothing in CATO's recipe on darcy"):
         ablation(["chart", "slices"], ["darcy"], Setup("smoke", **folders))
+    with pytest.raises(InputError, match="must be 1 to 1; got 2"):
+        ablation(["chart"], ["darcy"], Setup("smoke", **folders), answer_seeds=2)
     assert not folders["runs"].exists()
 
 
 def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp_path):
     folders = folders_of(tmp_path)
-    results = ablation(["attention"], ["darcy"], Setup("smoke", share=0.5, workers=2, **folders))
+    setup = Setup("smoke", (0, 1), share=0.5, workers=2, **folders)
+    results = ablation(["attention"], ["darcy"], setup, answer_seeds=1)
     runs = {path.parent.name: open_run(path.parent) for path in folders["runs"].glob("*/job.json")}
     axes = {run.config.model.axes for run in runs.values()}
     assert axes == {(), (0,), (1,)}
@@ -65,8 +69,11 @@ def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp
     base, *rest = results["rows"]
     assert base["answer"] == "the recipe"
     for row in results["rows"]:
-        (log,) = [r.log() for r in runs.values() if r.config.model.axes == tuple(axes_of(row))]
-        assert row["validation"] == min(line["validation"] for line in log)
+        logs = [r.log() for r in runs.values() if r.config.model.axes == tuple(axes_of(row))]
+        assert len(logs) == (2 if row is base else 1)  # seeds
+        lowest = [min(line["validation"] for line in log) for log in logs]
+        assert row["validation"] == pytest.approx(np.mean(lowest))
+        assert (row["validation_spread"] is not None) == (row is base)
     page = (folders["out"] / "ablation.md").read_text()
     for row in rest:
         assert f"{row['validation'] / base['validation'] - 1:+.1%}" in page

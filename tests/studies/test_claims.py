@@ -194,6 +194,12 @@ def test_parts_that_help_and_parts_that_do_not():
     assert "without rows +50.0%, without local operator -50.0%" in found[0].ours
     once = ablation_claims(ablated((0,), recipe=0.02, flux=0.025, plain=0.0201))
     assert [claim.verdict for claim in once] == 3 * ["shown with one seed"]
+    mixed = ablated(recipe=0.02, flux=0.0201, plain=0.03)
+    for changed in mixed["rows"][1:]:
+        changed["validation_spread"] = None
+    found = ablation_claims(mixed)
+    assert [c.verdict for c in found] == ["within the spread", "shown", "shown"]
+    assert found[0].setting.endswith("3 seeds of the recipe and one of each change")
     level = ablation_claims(ablated(recipe=0.02, flux=0.0201, plain=0.0201))
     assert [claim.verdict for claim in level] == 3 * ["within the spread"]
     on_a_cloud = ablated(recipe=0.02, plain=0.03)

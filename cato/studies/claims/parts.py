@@ -24,6 +24,8 @@ Row = dict[str, Any]
 def ablation_claims(results: Row) -> list[Claim]:
     """Every part of CATO helps, and so does supervising gradients and a flux."""
     setting = setting_of(results)
+    if len(results["settings"]["seeds"]) > 1 and results["rows"][-1]["validation_spread"] is None:
+        setting += " of the recipe and one of each change"
     found = []
     for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
         rows = {
