@@ -182,7 +182,7 @@ def _guides(panel: Axes, first: int, last: int) -> None:
         end = min(last, first * (high / at) ** (1 / slope))
         tip = at * (end / first) ** slope
         panel.plot([first, end], [at, tip], color="0.75", linewidth=0.8, zorder=0)
-        style: dict[str, Any] = {"ha": "right", "va": "bottom", "color": "0.45", "fontsize": 8}
-        style["bbox"] = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 1}
-        panel.annotate(name, (end, tip), (-3, 4), textcoords="offset points", **style)
+        style: dict[str, Any] = {"va": "center", "color": "0.45", "fontsize": 8}
+        panel.annotate(name, (end, tip), (4, -5), textcoords="offset points", **style)
+    panel.set_xlim(right=1.9 * last)  # room for the names
     panel.set_ylim(low, high)
