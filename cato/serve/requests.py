@@ -12,11 +12,11 @@ against the headers before anything is unpacked or allocated, and nothing is unp
 import io
 import json
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from math import prod
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from fastapi import HTTPException
@@ -88,9 +88,9 @@ def _json_array(value: Any, name: str) -> np.ndarray:
     if (
         not isinstance(shape, list)
         or len(shape) > 8
-        or not all(type(nodes) is int and 0 < nodes < 2**31 for nodes in shape)
+        or not all(type(nodes) is int and 0 <= nodes < 2**31 for nodes in shape)
     ):
-        raise InputError(f"{name}.shape must be a list of at most 8 sizes above 0")
+        raise InputError(f"{name}.shape must be a list of at most 8 sizes")
     if not isinstance(values, list):
         raise InputError(f"{name}.values must be a list of numbers, not {_kind(values)}")
     numbers = _numbers(values, f"{name}.values")
@@ -99,7 +99,16 @@ def _json_array(value: Any, name: str) -> np.ndarray:
             f"{name}.values must be a flat list of {prod(shape)} numbers to have shape {shape}; "
             f"got {' × '.join(map(str, numbers.shape))}"
         )
-    return numbers.reshape(shape)
+    return _shaped(numbers, shape, name)
+
+
+def _shaped(
+    array: np.ndarray, shape: Sequence[int], name: str, order: Literal["C", "F"] = "C"
+) -> np.ndarray:
+    try:
+        return array.reshape(shape, order=order)
+    except ValueError:  # nothing at all, in a shape whose other sizes are too much for numpy
+        raise InputError(f"{name} cannot have shape {list(shape)}") from None
 
 
 def _numbers(values: list[Any], name: str) -> np.ndarray:
@@ -198,10 +207,10 @@ def _npy_array(data: bytes, name: str) -> np.ndarray:
     if dtype.kind not in "fiu":
         raise InputError(f"{name} must hold real numbers; it holds {dtype}")
     size = len(data) - stream.tell()
-    if len(shape) > 8 or min(shape, default=1) < 1 or prod(shape) * dtype.itemsize != size:
+    if len(shape) > 8 or min(shape, default=0) < 0 or prod(shape) * dtype.itemsize != size:
         raise InputError(f"{name} claims shape {shape[:9]} of {dtype}, but has {size} bytes")
     array = np.frombuffer(data, dtype, offset=stream.tell())
-    return array.reshape(shape, order="F" if fortran_order else "C")
+    return _shaped(array, shape, name, "F" if fortran_order else "C")
 
 
 def _require_known(names: dict[str, Any]) -> None:

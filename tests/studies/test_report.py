@@ -38,12 +38,6 @@ def test_studies_that_were_not_run_say_so():
     assert len(stated) == 8 + 6 + 2
 
 
-def test_at_full_size_nothing_needs_a_gpu():
-    results = compared(0.01, {"fno": 0.02})
-    results["settings"]["scale"] = "paper"
-    assert "not testable without a GPU" not in {c.verdict for c in claims({"epochs": results})}
-
-
 def test_pages_are_written_from_the_files(tmp_path, capsys):
     folder = tmp_path / "studies" / "time"
     folder.mkdir(parents=True)

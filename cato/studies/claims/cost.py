@@ -80,7 +80,7 @@ def efficiency_claims(results: Row) -> list[Claim]:
 
 def gpu_claims(results: Row) -> list[Claim]:
     """The time of an epoch, if a comparison was trained on a GPU."""
-    if not results["environment"]["gpu"]:
+    if not results["environment"].get("gpu"):
         return []
     rows = [row | {"per_epoch": row["minutes"] / row["epochs"]} for row in results["rows"]]
     slower = _largest_ratio(rows, "per_epoch")
