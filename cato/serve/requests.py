@@ -21,6 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from fastapi import HTTPException
 
+from cato.data.npy import npy_header
 from cato.errors import InputError
 from cato.serve.batching import Answer
 from cato.serve.models import ServedModel
@@ -196,13 +197,8 @@ def _npy_array(data: bytes, name: str) -> np.ndarray:
     """An array without the copies and the trust of `numpy.load`."""
     stream = io.BytesIO(data)
     try:
-        version = np.lib.format.read_magic(stream)
-        read_header = {
-            (1, 0): np.lib.format.read_array_header_1_0,
-            (2, 0): np.lib.format.read_array_header_2_0,
-        }[version]
-        shape, fortran_order, dtype = read_header(stream)
-    except Exception as error:  # a header is Python's syntax, and fails in many ways
+        shape, fortran_order, dtype = npy_header(stream)
+    except Exception as error:
         raise InputError(f"{name} is not an array as numpy.savez writes it ({error})") from None
     if dtype.kind not in "fiu":
         raise InputError(f"{name} must hold real numbers; it holds {dtype}")

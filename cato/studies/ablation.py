@@ -144,10 +144,10 @@ def ablation(
         raise InputError(f"the answers' seeds must be 1 to {len(setup.seeds)}; got {answer_seeds}")
     jobs: dict[str, RunConfig] = {}
     names: dict[tuple[str, str, str], list[str]] = {}
-    for number, seed in enumerate(setup.seeds):
+    for seed in setup.seeds:
         for benchmark, answers in table.items():
             for (question, answer), changes in answers.items():
-                if changes and answer_seeds is not None and number >= answer_seeds:
+                if changes and seed not in setup.seeds[:answer_seeds]:
                     continue
                 job, config = one_change(setup, benchmark, changes, seed)
                 jobs[job] = config

@@ -150,12 +150,10 @@ def test_one_mesh_serves_all_samples(run, tmp_path):
     nodes = np.stack(np.meshgrid(line, line, indexing="ij"), axis=-1)
     outputs = []
     for name, coords in (("alone", nodes), ("first", nodes[None])):
-        np.savez(tmp_path / f"{name}.npz", inputs=np.ones((3, 15, 15, 1)), coords=coords)
-        main(
-            ["predict", str(run), str(tmp_path / f"{name}.npz"), str(tmp_path / f"{name}-out.npz")]
-        )
-        with np.load(tmp_path / f"{name}-out.npz") as out:
-            outputs.append(out["outputs"])
+        source, target = tmp_path / f"{name}.npz", tmp_path / f"{name}-out.npz"
+        np.savez(source, inputs=np.ones((3, 15, 15, 1)), coords=coords)
+        main(["predict", str(run), str(source), str(target)])
+        outputs.append(np.load(target)["outputs"])
     np.testing.assert_array_equal(*outputs)
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import h5py
 import numpy as np
-from numpy.lib import format as npy
 from scipy.io import savemat, whosmat
 
 from cato.data.hdf5 import new_hdf5
 from cato.data.matlab import open_variable
+from cato.data.npy import npy_header
 from cato.data.own.foreign import reading
 from cato.data.own.shapes import Shape
 from cato.data.own.tables import ArrayFile
@@ -36,9 +36,7 @@ def open_npz(path: Path) -> ArrayFile:
 
 def _npy_shape(archive: zipfile.ZipFile, member: str) -> Shape:
     with archive.open(member) as handle:
-        is_first = npy.read_magic(handle) == (1, 0)
-        header = npy.read_array_header_1_0 if is_first else npy.read_array_header_2_0
-        return header(handle)[0]
+        return npy_header(handle)[0]
 
 
 def open_h5(path: Path) -> ArrayFile:

@@ -18,6 +18,8 @@ from cato.studies.claims.parts import ablation_claims, chart_claims
 from cato.studies.claims.theory import theory_claims
 from cato.studies.verdicts import NEEDS_GPU, NOT_RUN, Claim
 
+FULL_SIZE = "`cato study compare --scale paper`"
+
 
 def claims(results: Mapping[str, Any]) -> list[Claim]:
     """All claims.
@@ -46,32 +48,29 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
 
 def _at_full_size(results: Mapping[str, Any]) -> list[Claim]:
     """The paper's own numbers, which trainings of its size show, and times those on a GPU."""
-    done = [
-        results[study]
-        for study in ("epochs", "time")
-        if study in results and results[study]["settings"]["scale"] == "paper"
-    ]
+    for study in ("epochs", "time"):
+        if study in results and results[study]["settings"]["scale"] == "paper":
+            found = results[study]
+            return [*table_1_claims(found), *(gpu_claims(found) or [_gpu_speed()])]
+    return [_table_1(), _gpu_speed()]
+
+
+def _table_1() -> Claim:
     errors = [published["cato"] for published in PAPER.values()]
-    command = "`cato study compare --scale paper`"
-    table = [
-        Claim(
-            "the errors of Table 1 themselves",
-            f"CATO {min(errors):.2%} to {max(errors):.2%}",
-            "",
-            f"`paper` scale, 500 epochs: {command}",
-            NEEDS_GPU,
-        )
-    ]
-    speed = [
-        Claim(
-            "time per epoch and training time on a GPU",
-            f"up to {PAPER_SPEED_UP} times faster, on an A100",
-            "",
-            f"`paper` scale: {command}; on a CPU see above",
-            NEEDS_GPU,
-        )
-    ]
-    for found in done[:1]:
-        table = table_1_claims(found)
-        speed = gpu_claims(found) or speed
-    return [*table, *speed]
+    return Claim(
+        "the errors of Table 1 themselves",
+        f"CATO {min(errors):.2%} to {max(errors):.2%}",
+        "",
+        f"`paper` scale, 500 epochs: {FULL_SIZE}",
+        NEEDS_GPU,
+    )
+
+
+def _gpu_speed() -> Claim:
+    return Claim(
+        "time per epoch and training time on a GPU",
+        f"up to {PAPER_SPEED_UP} times faster, on an A100",
+        "",
+        f"`paper` scale: {FULL_SIZE}; on a CPU see above",
+        NEEDS_GPU,
+    )
