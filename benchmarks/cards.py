@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cato.cli.catalogue import PUBLISHED_MILLIONS, benchmarks_of, num_parameters
+from cato.cli.catalogue import PUBLISHED_MILLIONS, benchmarks_of, size_on
 from cato.config import to_dict
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import atomic_write, read_json
@@ -70,7 +70,7 @@ def source(module: Any) -> str:
 def recipe_row(name: str, benchmark: str) -> str:
     """One benchmark: what the recipe says beyond the defaults, and the size it gives."""
     config = recipe(benchmark, "paper", name)
-    count = num_parameters(name, benchmark)
+    count = size_on(name, benchmark)
     compared = ""
     if name in PUBLISHED_MILLIONS:
         published = PUBLISHED_MILLIONS[name][list(BENCHMARKS).index(benchmark)]

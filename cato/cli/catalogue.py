@@ -2,11 +2,9 @@
 
 from typing import Any
 
-import torch
-
 from cato.config import to_dict
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
-from cato.models.registry import MODELS, build_model, model_entry
+from cato.models.registry import MODELS, model_entry, num_parameters
 from cato.training.config import options_of, recipe
 
 PUBLISHED_MILLIONS = {
@@ -27,7 +25,7 @@ def _row(name: str) -> dict[str, Any]:
         "name": name,
         "family": entry.family,
         "geometry": ", ".join(entry.operator.geometries),
-        "parameters": num_parameters(name, counted_on(name)),
+        "parameters": size_on(name, counted_on(name)),
         "reference": entry.reference,
     }
 
@@ -61,9 +59,7 @@ def counted_on(name: str) -> str:
     return "darcy" if "grid" in model_entry(name).operator.geometries else "elasticity"
 
 
-def num_parameters(name: str, benchmark: str) -> int:
+def size_on(name: str, benchmark: str) -> int:
     """Size of a model at its paper setting for a benchmark."""
     problem = get_benchmark(benchmark).problem("paper")
-    with torch.device("meta"):  # shapes without numbers
-        model = build_model(name, recipe(benchmark, "paper", name).model, problem)
-    return sum(p.numel() for p in model.parameters())
+    return num_parameters(name, recipe(benchmark, "paper", name).model, problem)

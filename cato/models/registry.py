@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+
 from cato.config import checked
 from cato.errors import InputError
 from cato.models.baselines.f_fno import FFNO, FFNOConfig
@@ -194,3 +196,9 @@ def build_model(name: str, config: Any, problem: Problem) -> Operator:
             f"Try --model {default_model(problem)}"
         )
     return entry.operator(checked(config, f"model {name}"), problem)
+
+
+def num_parameters(name: str, config: Any, problem: Problem) -> int:
+    """The size of a model, which is not built for it."""
+    with torch.device("meta"):  # shapes without numbers
+        return sum(p.numel() for p in build_model(name, config, problem).parameters())

@@ -15,17 +15,26 @@ from cato.files import write_json
 from cato.models.registry import default_model, model_entry
 from cato.studies.outcomes import (
     budget_of,
+    by_benchmark,
     gradient_errors,
-    num_parameters,
     outcome,
     percent,
+    size_of,
 )
+from cato.studies.pages import save_page
 from cato.studies.setup import Changes, Setup
 from cato.training.config import RunConfig, recipe
 from cato.training.run import Run
 
 RECIPE = "the recipe"
 _PHYSICAL = {"gradient": 0.2, "flux": 0.2, "consistency": 0.05}
+NO_TERM: dict[str, dict[str, dict[str, Any]]] = {
+    "no gradient term": {"loss": {"gradient": 0.0}},
+    # Without its supervision the flux is anything, and nothing to be consistent with.
+    "no flux and consistency terms": {"loss": {"flux": 0.0, "consistency": 0.0}},
+    "no consistency term": {"loss": {"consistency": 0.0}},
+}
+"""Answers that leave out a term of the physical loss."""
 
 QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
     "chart": {
@@ -91,9 +100,7 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
         "values and gdl": {"loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0, "gdl": 0.1}},
         "physical terms, no gdl": {"loss": _PHYSICAL | {"gdl": 0.0}},
         "physical terms and gdl": {"loss": _PHYSICAL | {"gdl": 0.1}},
-        "no gradient term": {"loss": {"gradient": 0.0}},
-        "no flux term": {"loss": {"flux": 0.0, "consistency": 0.0}},
-        "no consistency term": {"loss": {"consistency": 0.0}},
+        **NO_TERM,
         "gradients in raw units": {"loss": {"gradient_scale": "raw"}},
     },
     "optimizer": {
@@ -219,7 +226,7 @@ def _row(
         "answer": answer,
         "changes": {group: dict(new) for group, new in changes.items()},
         "settings": {g: runs[0].config.to_dict()[g] for g in ("model", "loss", "train")},
-        "parameters": num_parameters(runs[0]),
+        "parameters": size_of(runs[0]),
         **outcome(runs),
         **gradient_errors(runs),
     }
@@ -229,10 +236,6 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     """ablation.md, from the results alone."""
     settings = results["settings"]
     lines = [
-        "# One change at a time",
-        "",
-        "<!-- written by `cato study ablation` from ablation.json; do not edit -->",
-        "",
         f"Scale `{settings['scale']}`, {budget_of(settings)}, "
         f"{len(settings['seeds'])} seed(s), one thread. The figure is the lowest validation error "
         "(relative L2 on physical values); *change* is against the recipe, negative is better; ± "
@@ -240,13 +243,11 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         "*Error of ∇u* is that of the mesh gradient of the solution on the same samples, where the "
         "problem is steady on a mesh.",
     ]
-    for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
-        rows = [row for row in results["rows"] if row["benchmark"] == benchmark]
+    for benchmark, rows in by_benchmark(results["rows"]).items():
         title = model_entry(rows[0]["model"]).title
         lines += ["", f"## {title} on {get_benchmark(benchmark).title}", "", _recipe(rows)]
         lines += ["", *_table(rows)]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "ablation.md").write_text("\n".join([*lines, ""]))
+    save_page(out, "ablation", "One change at a time", lines)
 
 
 def _recipe(rows: list[dict[str, Any]]) -> str:

@@ -30,6 +30,7 @@ from cato.progress import progress_bar
 from cato.studies.ablation import one_change
 from cato.studies.chart_page import ANISOTROPIC, write_page
 from cato.studies.outcomes import outcome
+from cato.studies.pages import save_figure
 from cato.studies.setup import Changes, Setup
 from cato.surrogate import Surrogate
 from cato.training.config import RunConfig
@@ -38,7 +39,6 @@ from cato.training.weights import load_splits, load_surrogate
 from cato.viz.chart import Space, spaces_figure
 from cato.viz.views import Window
 
-DPI = 110
 KINDS: dict[str, Changes] = {
     "learned": {},
     "normalised": {"model": {"chart": "normalised"}},
@@ -185,7 +185,7 @@ def _look(runs: list[Run], out: Path) -> Look:
     first = runs[0].config.train.seed
     shown = {"physical grid": physical}
     shown[f"chart before training (seed {first})"] = spaces["untrained", first]
-    shown["learned chart"] = spaces["learned", first]
+    shown[f"learned chart (seed {first})"] = spaces["learned", first]
     _picture(runs[0], test, shown, out)
     everywhere = [np.concatenate(seen)]
     at_random = [
@@ -267,5 +267,4 @@ def _picture(run: Run, data: Dataset, shown: dict[str, list[np.ndarray]], out: P
     config = run.config
     title = f"{model_entry(config.model_name).title} on {get_benchmark(config.benchmark).title}"
     figure = spaces_figure(data.problem, spaces, title, in_proportion=True)
-    out.mkdir(parents=True, exist_ok=True)
-    figure.savefig(out / f"chart-{config.benchmark}.png", dpi=DPI)
+    save_figure(figure, out / f"chart-{config.benchmark}.png")

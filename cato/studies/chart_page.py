@@ -4,7 +4,8 @@ from pathlib import Path
 from typing import Any
 
 from cato.data.benchmarks import get_benchmark
-from cato.studies.outcomes import budget_of, percent
+from cato.studies.outcomes import budget_of, by_benchmark, percent
+from cato.studies.pages import save_page
 from cato.studies.verdicts import decide, of_parts, seen
 
 PAPER_ERRORS = {"learned": 0.0041, "normalised": 0.0045}
@@ -21,10 +22,6 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     settings = results["settings"]
     first, second = PAPER_SHARES
     lines = [
-        "# The learned chart",
-        "",
-        "<!-- written by `cato study chart` from chart.json; do not edit -->",
-        "",
         f"Scale `{settings['scale']}`, {budget_of(settings)}, "
         f"{len(settings['seeds'])} seed(s). The paper reports, for one chart of a benchmark it "
         f"does not name, {first:.1%} and {second:.1%} of the variance in the two principal "
@@ -38,18 +35,23 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         "variance of each chart component along the mesh axis whose attention it serves: at 0 that "
         "attention does not know where along the axis a node is.",
         "",
+        "The pictures show the first test sample. Blue lines are fixed in the first mesh index and "
+        "orange ones in the second; points of a cloud have the colour of their physical x. ξ "
+        "serves the attention along the first mesh axis, η along the second. Black lines are the "
+        "principal axes of all test samples together, √3 deviations to each side.",
+        "",
         *_summary(results),
     ]
     if results["errors"]:
         lines += ["", "## Error with each chart", "", *_errors(results["errors"])]
+    spaces = by_benchmark(results["spaces"])
     for untrained in results["random"]:
         name = untrained["benchmark"]
-        rows = [row for row in results["spaces"] if row["benchmark"] == name]
+        rows = spaces[name]
         title = get_benchmark(name).title
         lines += ["", f"## {title}", "", *_spaces(rows), "", _anisotropy(rows, untrained)]
         lines += ["", f"![{title}: nodes in physical and chart space](chart-{name}.png)"]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "chart.md").write_text("\n".join([*lines, ""]))
+    save_page(out, "chart", "The learned chart", lines)
 
 
 def _summary(results: dict[str, Any]) -> list[str]:
@@ -59,8 +61,9 @@ def _summary(results: dict[str, Any]) -> list[str]:
         "| before training | learned | dimension | random charts that have it |",
         "|---|---|---|---|---|---|---|",
     ]
+    spaces = by_benchmark(results["spaces"])
     for untrained in results["random"]:
-        rows = [row for row in results["spaces"] if row["benchmark"] == untrained["benchmark"]]
+        rows = spaces[untrained["benchmark"]]
         before, after = _of(rows, "untrained"), _of(rows, "learned")
         dimensions = ", ".join(f"{row['dimension']:.3f}" for row in after)
         lines.append(
@@ -123,8 +126,8 @@ def _spaces(rows: list[Row]) -> list[str]:
 def _errors(rows: list[Row]) -> list[str]:
     """The kinds of chart beside each other, and whether the learned one is better."""
     lines = []
-    for name in dict.fromkeys(row["benchmark"] for row in rows):
-        found = {row["chart"]: row for row in rows if row["benchmark"] == name}
+    for name, some in by_benchmark(rows).items():
+        found = {row["chart"]: row for row in some}
         lines += [
             f"**{get_benchmark(name).title}**",
             "",

@@ -19,7 +19,8 @@ from cato.files import read_json, write_json
 from cato.models.registry import default_model, model_entry
 from cato.progress import note
 from cato.studies.jobs import figures_of
-from cato.studies.outcomes import budget_of, median_sample, num_parameters, outcome, percent
+from cato.studies.outcomes import budget_of, median_sample, outcome, percent, size_of
+from cato.studies.pages import save_figure, save_page
 from cato.studies.setup import Setup
 from cato.training.config import RunConfig
 from cato.training.evaluate import evaluate, solver_seconds
@@ -28,7 +29,6 @@ from cato.training.weights import data_spec, load_splits, load_surrogate
 from cato.viz.document import TableBlock, markdown_table
 from cato.viz.figures import sample_figure
 
-DPI = 110
 OURS = ("cato", "cato_pc")
 TIMES = "times.json"
 """In the folder of the runs: seconds per sample of surrogates, by run, and of solvers."""
@@ -126,7 +126,7 @@ def _row(runs: list[Run]) -> dict[str, Any]:
         "model": runs[0].config.model_name,
         **outcome(runs),
         "frame_errors": np.mean(frames, axis=0).tolist() if frames else None,
-        "parameters": num_parameters(runs[0]),
+        "parameters": size_of(runs[0]),
         **_times(runs[0]),
     }
 
@@ -155,8 +155,7 @@ def draw_median(run: Run, path: Path) -> None:
     index = median_sample(errors)
     model, benchmark = model_entry(run.config.model_name), get_benchmark(run.config.benchmark)
     title = f"{model.title} on {benchmark.title}: test sample {index}, error {errors[index]:.2%}"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    sample_figure(surrogate, test, index, title).savefig(path, dpi=DPI)
+    save_figure(sample_figure(surrogate, test, index, title), path)
 
 
 def write_page(results: dict[str, Any], out: Path) -> None:
@@ -175,10 +174,6 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         else ""
     )
     lines = [
-        "# Models on benchmarks",
-        "",
-        "<!-- written by `cato study compare` from compare.json; do not edit -->",
-        "",
         f"Scale `{settings['scale']}`, {budget_of(settings)}, one thread{how_timed}. The error is "
         "the mean over the test samples of the relative L2 error on physical values, at the "
         f"checkpoint with the lowest validation error{varied_seeds}. *Training mean* is the error "
@@ -188,32 +183,42 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     lines += ["", "## All", "", markdown_table(overview(rows))]
     for name in benchmarks:
         lines += ["", f"## {get_benchmark(name).title}", "", *_table(rows, name)]
-        lines += ["", f"![{get_benchmark(name).title}: a test sample of median error]({name}.png)"]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "compare.md").write_text("\n".join([*lines, ""]))
+        lines += ["", f"![{get_benchmark(name).title}: CATO's median test sample]({name}.png)"]
+    save_page(out, "compare", "Models on benchmarks", lines)
 
 
 def overview(rows: Sequence[dict[str, Any]]) -> TableBlock:
     """A line for each model with its errors and the mean of its ranks, best first."""
     benchmarks = list(dict.fromkeys(row["benchmark"] for row in rows))
-    errors: dict[str, dict[str, float]] = {}
-    for row in rows:  # CATO-PC is CATO where the problem is a cloud
-        name = "cato" if row["model"] in OURS else row["model"]
-        errors.setdefault(name, {})[row["benchmark"]] = row["relative_l2"]
-    order = {b: sorted(e[b] for e in errors.values() if b in e) for b in benchmarks}
-    ranks = {
-        name: mean(order[b].index(error) + 1 for b, error in found.items())
-        for name, found in errors.items()
-    }
+    errors = {(_family(row), row["benchmark"]): row["relative_l2"] for row in rows}
+    best = {b: min(error for (_, where), error in errors.items() if where == b) for b in benchmarks}
     lines = []
-    for name in sorted(errors, key=lambda name: ranks[name]):
+    for name, rank in sorted(mean_ranks(rows).items(), key=lambda item: item[1]):
         cells = [model_entry(name).title]
         for b in benchmarks:
-            error = errors[name].get(b)
+            error = errors.get((name, b))
             cell = "/" if error is None else percent(error)
-            cells.append(f"**{cell}**" if error == order[b][0] else cell)
-        lines.append([*cells, f"{ranks[name]:.1f}"])
+            cells.append(f"**{cell}**" if error == best[b] else cell)
+        lines.append([*cells, f"{rank:.1f}"])
     return TableBlock(["model", *(get_benchmark(b).title for b in benchmarks), "mean rank"], lines)
+
+
+def mean_ranks(rows: Sequence[dict[str, Any]]) -> dict[str, float]:
+    """By model, the mean of its ranks on the benchmarks that it can do."""
+    ranks: dict[str, list[int]] = {}
+    for row in rows:
+        better = [
+            other
+            for other in rows
+            if other["benchmark"] == row["benchmark"] and other["relative_l2"] < row["relative_l2"]
+        ]
+        ranks.setdefault(_family(row), []).append(1 + len(better))
+    return {name: mean(found) for name, found in ranks.items()}
+
+
+def _family(row: dict[str, Any]) -> str:
+    """The row's model; CATO-PC is CATO where the problem is a cloud."""
+    return "cato" if row["model"] in OURS else str(row["model"])
 
 
 def _table(rows: list[dict[str, Any]], benchmark: str) -> list[str]:

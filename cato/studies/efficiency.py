@@ -11,18 +11,27 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-import numpy as np
-
-from cato.data.benchmarks import get_benchmark
+from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.errors import InputError
 from cato.files import write_json
-from cato.models.registry import grid_models, model_entry
+from cato.models.registry import (
+    MODELS,
+    default_model,
+    grid_models,
+    model_entry,
+    num_parameters,
+)
 from cato.progress import note, progress_bar
+from cato.studies.compare import OURS
 from cato.studies.costs import BATCH, REPEATS, measured
 from cato.studies.efficiency_page import write_page
-from cato.studies.references import REFERENCES
+from cato.studies.outcomes import by_benchmark, log_slope
+from cato.studies.pages import save_figure
+from cato.studies.references import REFERENCES, title_of
+from cato.studies.verdicts import NOT_SHOWN, SHOWN, at_least
+from cato.training.config import recipe
 from cato.training.run import environment
-from cato.viz.efficiency import DPI, Bubble, Curve, bubble_chart, growth_chart
+from cato.viz.efficiency import Bubble, Curve, bubble_chart, growth_chart
 
 SIZES = (32, 64, 96, 128, 192, 256, 384, 512)
 NUM_LARGEST = 4
@@ -81,6 +90,7 @@ def efficiency(
         },
         "environment": environment() | {"threads": 1},
         "rows": rows,
+        "parameters": _parameters(scale),
         "claims": claims(rows),
         "growth": [with_exponents(row) for row in found["growth"]],
         "failed": found["failed"],
@@ -89,6 +99,19 @@ def efficiency(
     _draw(results, out)
     write_page(results, out)
     return results
+
+
+def _parameters(scale: str) -> list[Row]:
+    """Of every model on every benchmark that it can do, by the recipes."""
+    rows = []
+    for benchmark in BENCHMARKS:
+        problem = get_benchmark(benchmark).problem(scale)
+        names = [default_model(problem), *(name for name in MODELS if name not in OURS)]
+        for name in names:
+            if problem.geometry in model_entry(name).operator.geometries:
+                size = num_parameters(name, recipe(benchmark, scale, name).model, problem)
+                rows.append({"benchmark": benchmark, "model": name, "parameters": size})
+    return rows
 
 
 def _measure(
@@ -154,8 +177,7 @@ def exponent(nodes: Sequence[float], costs: Sequence[float]) -> float | None:
     """p of cost ~ nodes^p over the largest meshes; None where there are fewer than two."""
     if len(costs) < 2:
         return None
-    x, y = (np.log(values[-NUM_LARGEST:]) for values in (nodes[: len(costs)], costs))
-    return float(np.polyfit(x, y, 1)[0])
+    return log_slope(nodes[: len(costs)][-NUM_LARGEST:], costs[-NUM_LARGEST:])
 
 
 def with_exponents(row: Row) -> Row:
@@ -182,7 +204,7 @@ def claims(rows: Sequence[Row]) -> list[Row]:
                 {
                     "claim": f"Darcy: {quantity} reduced by {share} compared to SAOT",
                     "measured": f"{saved:.1%} fewer" if saved > 0 else f"{-saved:.1%} more",
-                    "holds": saved >= least,
+                    "verdict": at_least(saved, least),
                 }
             )
     for claim, key in (
@@ -201,7 +223,7 @@ def claims(rows: Sequence[Row]) -> list[Row]:
                 {
                     "claim": f"Pipe: {claim} of CATO, Transolver and SAOT",
                     "measured": ", ".join(ratios),
-                    "holds": min(values, key=lambda name: values[name]) == "cato",
+                    "verdict": SHOWN if min(values.values()) == values["cato"] else NOT_SHOWN,
                 }
             )
     return checked
@@ -210,7 +232,7 @@ def claims(rows: Sequence[Row]) -> list[Row]:
 def _draw(results: Mapping[str, Any], out: Path) -> None:
     """bubble-NAME.png for each benchmark, and growth.png."""
     scale = results["settings"]["scale"]
-    for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
+    for benchmark, rows in by_benchmark(results["rows"]).items():
         bubbles = [
             Bubble(
                 row["model"],
@@ -219,23 +241,20 @@ def _draw(results: Mapping[str, Any], out: Path) -> None:
                 row["epoch_seconds"] / 60,
                 row["parameters"],
             )
-            for row in results["rows"]
-            if row["benchmark"] == benchmark
+            for row in rows
         ]
         title = f"{get_benchmark(benchmark).title}, scale {scale}"
-        bubble_chart(bubbles, title).savefig(out / f"bubble-{benchmark}.png", dpi=DPI)
+        save_figure(bubble_chart(bubbles, title), out / f"bubble-{benchmark}.png")
     curves = [_curve(row) for row in results["growth"]]
     if curves:
         title = f"Darcy on square meshes, scale {results['settings']['growth_scale']}"
-        growth_chart(curves, title).savefig(out / "growth.png", dpi=DPI)
+        save_figure(growth_chart(curves, title), out / "growth.png")
 
 
 def _curve(row: Mapping[str, Any]) -> Curve:
-    name = row["model"]
-    title = REFERENCES[name][0] if name in REFERENCES else model_entry(name).title
     return Curve(
-        name,
-        title,
+        row["model"],
+        title_of(row["model"]),
         [size["size"] ** 2 for size in row["rows"]],
         [size["gflop"] for size in row["rows"]],
         [size["seconds"] for size in row["rows"] if "seconds" in size],

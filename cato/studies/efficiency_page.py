@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from cato.data.benchmarks import get_benchmark
-from cato.models.registry import model_entry
+from cato.studies.compare import OURS
 from cato.studies.costs import LARGEST_FORWARD, LONGEST_FORWARD, MATMUL
-from cato.studies.references import REFERENCES
+from cato.studies.outcomes import by_benchmark
+from cato.studies.pages import save_page
+from cato.studies.references import title_of
 
 Row = Mapping[str, Any]
 
@@ -23,10 +25,6 @@ def write_page(results: Mapping[str, Any], out: Path) -> None:
     """efficiency.md, from the results alone."""
     settings, machine = results["settings"], results["environment"]
     lines = [
-        "# Efficiency",
-        "",
-        "<!-- written by `cato study efficiency` from efficiency.json; do not edit -->",
-        "",
         f"One thread of {machine['processor']}, float32, PyTorch {machine['torch']}; the paper's "
         "times are those of a GPU, and there was none here.",
         "",
@@ -34,11 +32,11 @@ def write_page(results: Mapping[str, Any], out: Path) -> None:
     ]
     if results["rows"]:
         lines += ["", "## A training step", "", _how_timed(settings)]
-    for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
+    for benchmark, rows in by_benchmark(results["rows"]).items():
         title = get_benchmark(benchmark).title
-        rows = [row for row in results["rows"] if row["benchmark"] == benchmark]
         lines += ["", f"### {title}", "", *_cost_table(rows)]
         lines += ["", f"![{title}: epoch against operations](bubble-{benchmark}.png)"]
+    lines += ["", "## Parameters", "", *_parameter_table(results["parameters"], settings)]
     if results["claims"]:
         lines += ["", "## The paper's claims", "", *_claim_table(results["claims"])]
     if results["growth"]:
@@ -46,8 +44,7 @@ def write_page(results: Mapping[str, Any], out: Path) -> None:
     if results["failed"]:
         lines += ["", "## Not measured", ""]
         lines += [f"- {failure['what']}: {failure['why']}" for failure in results["failed"]]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "efficiency.md").write_text("\n".join([*lines, ""]))
+    save_page(out, "efficiency", "Efficiency", lines)
 
 
 def _how_timed(settings: Row) -> str:
@@ -69,18 +66,39 @@ def _cost_table(rows: Sequence[Row]) -> list[str]:
     ]
     for row in sorted(rows, key=lambda row: row["epoch_seconds"]):
         lines.append(
-            f"| {_title(row['model'])} | {row['parameters']:,} | {row['gflop_forward']:.3g} "
+            f"| {title_of(row['model'])} | {row['parameters']:,} | {row['gflop_forward']:.3g} "
             f"| {row['gflop_step']:.3g} | {row['epoch_seconds'] / 60:.3g} "
             f"| {row['step_in_matmuls']:.3g} | {row['memory_gib']:.2f} |"
         )
     return lines
 
 
+def _parameter_table(rows: Sequence[dict[str, Any]], settings: Row) -> list[str]:
+    """Every model on every benchmark that it can do."""
+    groups = by_benchmark(rows)
+    sizes = {
+        ("cato" if row["model"] in OURS else row["model"], row["benchmark"]): row["parameters"]
+        for row in rows
+    }
+    lines = [
+        f"By the recipes of scale `{settings['scale']}`, in millions; CATO on Elasticity is "
+        "CATO-PC.",
+        "",
+        "| model | " + " | ".join(get_benchmark(name).title for name in groups) + " |",
+        "|---" * (1 + len(groups)) + "|",
+    ]
+    for model in dict.fromkeys(model for model, _ in sizes):
+        cells = [
+            f"{sizes[model, name] / 1e6:.2f}" if (model, name) in sizes else "/" for name in groups
+        ]
+        lines.append(f"| {title_of(model)} | " + " | ".join(cells) + " |")
+    return lines
+
+
 def _claim_table(claims: Sequence[Row]) -> list[str]:
     lines = ["| the paper | measured here | |", "|---|---|---|"]
     for claim in claims:
-        verdict = "holds" if claim["holds"] else "**does not hold**"
-        lines.append(f"| {claim['claim']} | {claim['measured']} | {verdict} |")
+        lines.append(f"| {claim['claim']} | {claim['measured']} | **{claim['verdict']}** |")
     return lines
 
 
@@ -102,7 +120,7 @@ def _growth(growth: Sequence[Row], settings: Row) -> list[str]:
     for row in sorted(growth, key=lambda row: row["rows"][-1]["gflop"]):
         run = [size for size in row["rows"] if "seconds" in size][-1]
         lines.append(
-            f"| {_title(row['model'])} | {_number(row['flop_exponent'])} "
+            f"| {title_of(row['model'])} | {_number(row['flop_exponent'])} "
             f"| {_number(row['time_exponent'])} | {row['rows'][-1]['gflop']:.3g} "
             f"| {run['size']}² | {run['seconds']:.3g} | {run['memory_gib']:.2f} |"
         )
@@ -134,10 +152,6 @@ def _theory(growth: Sequence[Row]) -> list[str]:
             f"{full['gflop'] / ours['gflop']:.0f} times the operations of CATO."
         )
     return lines
-
-
-def _title(name: str) -> str:
-    return REFERENCES[name][0] if name in REFERENCES else model_entry(name).title
 
 
 def _number(value: float | None) -> str:

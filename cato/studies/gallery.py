@@ -17,8 +17,9 @@ from cato.models.registry import default_model, model_entry
 from cato.physics import relative_l2
 from cato.progress import progress_bar
 from cato.studies.compare import models_for, plan
-from cato.studies.jobs import is_done
+from cato.studies.jobs import figures_of, is_done
 from cato.studies.outcomes import median_sample
+from cato.studies.pages import save_figure, save_page
 from cato.studies.setup import Setup
 from cato.training.evaluate import solve_all
 from cato.training.run import Run, environment, open_run
@@ -26,7 +27,6 @@ from cato.training.weights import load_splits, load_surrogate
 from cato.viz.cases import case_of
 from cato.viz.gallery import Answer, gallery_animation, gallery_figure
 
-DPI = 110
 MODELS = ("cato", "saot", "transolver")
 """Those of the paper's pictures."""
 
@@ -100,8 +100,7 @@ def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:
         for name, model in surrogates.items()
     ]
     title = f"{get_benchmark(benchmark).title}, test sample {index}"
-    out.mkdir(parents=True, exist_ok=True)
-    gallery_figure(answers, title).savefig(out / f"gallery-{benchmark}.png", dpi=DPI)
+    save_figure(gallery_figure(answers, title), out / f"gallery-{benchmark}.png")
     is_animated = problem.time == "rollout"
     if is_animated:
         gallery_animation(answers, out / f"gallery-{benchmark}.gif", title)
@@ -111,6 +110,7 @@ def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:
         "sample": index,
         "chosen_by": ours,
         "num_samples": len(test),
+        "mean_predictor": figures_of(runs[ours])["mean_predictor"],
         "errors": {name: found[index].item() for name, found in errors.items()},
         "mean_errors": {name: found.mean().item() for name, found in errors.items()},
         "beaten": {name: _share_beaten(errors[ours], errors[name]) for name in errors},
@@ -131,10 +131,6 @@ def _share_beaten(ours: Tensor, theirs: Tensor) -> float:
 def write_page(results: dict[str, Any], out: Path) -> None:
     """gallery.md, from the results alone."""
     lines = [
-        "# Models side by side, in pictures",
-        "",
-        "<!-- written by `cato study gallery` from gallery.json; do not edit -->",
-        "",
         "Each picture shows one test sample: that on which the first model of the table has its "
         "median error, not a chosen one. Truth and predictions share one colour scale, that of the "
         "truth; the error maps (prediction minus truth) of all models share another. Errors are "
@@ -146,8 +142,7 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         lines += ["", f"![{title}: truth, predictions and errors](gallery-{name}.png)"]
         if row["animated"]:
             lines += ["", f"![{title}: the rollout in time](gallery-{name}.gif)"]
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "gallery.md").write_text("\n".join([*lines, ""]))
+    save_page(out, "gallery", "Models side by side, in pictures", lines)
 
 
 def _table(row: dict[str, Any]) -> list[str]:
@@ -173,7 +168,8 @@ def _caption(row: dict[str, Any]) -> str:
     best = min(errors, key=errors.__getitem__)
     words = (
         f"Test sample {row['sample']} of {row['num_samples']} (scale `{row['scale']}`), on which "
-        f"{ours} has its median error. The lowest error on it is that of {model_entry(best).title}"
+        f"{ours} has its median error. Of these {len(errors)} models {model_entry(best).title} has "
+        "the lowest error on it"
     )
     others = [error for name, error in errors.items() if name != row["chosen_by"]]
     if best != row["chosen_by"]:

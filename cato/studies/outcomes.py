@@ -6,14 +6,29 @@ from math import inf, isfinite
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from cato.models.registry import num_parameters
 from cato.physics import gradient, inverse_metric, relative_l2
 from cato.studies.jobs import figures_of
 from cato.training.evaluate import solve_all
 from cato.training.run import Run
 from cato.training.weights import load_splits, load_surrogate
+
+
+def by_benchmark(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rows of a results file by their benchmark, in its order."""
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["benchmark"], []).append(row)
+    return groups
+
+
+def log_slope(values: Sequence[float], results: Sequence[float]) -> float:
+    """s of result ~ value^s, by least squares of the logarithms."""
+    return float(np.polyfit(np.log(values), np.log(results), 1)[0])
 
 
 def outcome(runs: Sequence[Run]) -> dict[str, Any]:
@@ -56,9 +71,9 @@ def gradient_errors(runs: Sequence[Run]) -> dict[str, float | None]:
     return {"gradient_error": mean(errors), "gradient_spread": spread(errors)}
 
 
-def num_parameters(run: Run) -> int:
-    """Of the trained model."""
-    return sum(p.numel() for p in load_surrogate(run).model.parameters())
+def size_of(run: Run) -> int:
+    """Parameters of a run's model."""
+    return num_parameters(run.config.model_name, run.config.model, run.problem)
 
 
 def median_sample(errors: Float[Tensor, " S"]) -> int:

@@ -14,6 +14,7 @@ from cato.data.benchmarks import get_benchmark
 from cato.files import write_json
 from cato.models.registry import model_entry
 from cato.studies.outcomes import outcome, percent
+from cato.studies.pages import save_page
 from cato.studies.setup import Setup
 from cato.training.config import RunConfig
 
@@ -75,10 +76,6 @@ def write_page(results: dict[str, Any], out: Path) -> None:
     """rates.md, from the results alone."""
     settings = results["settings"]
     lines = [
-        "# Learning rates",
-        "",
-        "<!-- written by `cato study rates` from rates.json; do not edit -->",
-        "",
         f"Scale `{settings['scale']}`, {settings['minutes']:g} minutes of training each on one "
         "thread. The lowest validation error with each learning rate (of AdamW; Muon's is twice "
         "that). The rate with the lowest product over the benchmarks is taken; the recipes of "
@@ -92,5 +89,4 @@ def write_page(results: dict[str, Any], out: Path) -> None:
             cells = " | ".join(percent(tried[benchmark]) for tried in row["validation"])
             titles = f"{model_entry(row['model']).title} | {get_benchmark(benchmark).title}"
             lines.append(f"| {titles} | {cells} | {row['best']:g} |")
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "rates.md").write_text("\n".join([*lines, ""]))
+    save_page(out, "rates", "Learning rates", lines)

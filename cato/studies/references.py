@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.models.cato import cpu_attention
-from cato.models.cato.attention import attend_along, axial_attention
+from cato.models.cato.attention import attend, attend_along
 from cato.models.cato.grid import Cato, CatoConfig
 from cato.models.cato.rotary import rotate
+from cato.models.registry import model_entry
 from cato.problem import Problem
 
 
@@ -59,8 +59,6 @@ class AxialAlone(nn.Module):
 
     def forward(self, coords: Tensor, features: Tensor) -> None:
         """Attend as often as CATO does, by the same kernels; the arguments are not used."""
-        fast = cpu_attention.supported(self.qkv)
-        attend = cpu_attention.axial_attention if fast else axial_attention
         for _ in range(self.depth):
             attend(self.qkv, self.turns, self.heads)
 
@@ -70,3 +68,8 @@ REFERENCES: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {
     "full_attention": ("CATO with full attention", full_attention),
 }
 """Titles and builders by name; each takes the settings of CATO."""
+
+
+def title_of(name: str) -> str:
+    """Of a reference or a model of the library."""
+    return REFERENCES[name][0] if name in REFERENCES else model_entry(name).title

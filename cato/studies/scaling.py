@@ -10,20 +10,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import write_json
 from cato.models.registry import model_entry
-from cato.studies.outcomes import num_parameters, outcome, percent
+from cato.studies.outcomes import by_benchmark, log_slope, outcome, percent, setting_of, size_of
+from cato.studies.pages import save_figure, save_page
 from cato.studies.setup import Changes, Setup
 from cato.studies.verdicts import TOO_SHORT, decide, holds, of_parts
 from cato.training.config import RunConfig, recipe
 from cato.training.weights import data_spec
 from cato.viz.scaling import scaling_figure
 
-DPI = 110
 RIVALS = {"darcy": "saot", "pipe": "transolver"}
 """Whom the paper compares with, by benchmark."""
 AXES: dict[str, dict[str, tuple[float, ...]]] = {
@@ -89,7 +87,7 @@ def scaling(benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
             "model": model,
             "axis": axis,
             "value": value,
-            "parameters": num_parameters(finished[names[0]]),
+            "parameters": size_of(finished[names[0]]),
             **outcome([finished[name] for name in names]),
         }
         for (benchmark, model, axis, value), names in groups.items()
@@ -98,7 +96,7 @@ def scaling(benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
         **setup.record(finished),
         "rows": rows,
         "slopes": [
-            {"benchmark": b, "model": m, "axis": a, "slope": slope(lines)}
+            {"benchmark": b, "model": m, "axis": a, "slope": _slope(lines)}
             for (b, m, a), lines in curves(rows).items()
         ],
     }
@@ -135,28 +133,21 @@ def curves(rows: Sequence[dict[str, Any]]) -> dict[tuple[str, str, str], list[di
     return groups
 
 
-def slope(rows: Sequence[dict[str, Any]]) -> float:
-    """Of log error against log value, by least squares: −1 halves the error at twice the value."""
-    values, errors = (np.log([row[name] for row in rows]) for name in ("value", "relative_l2"))
-    return float(np.polyfit(values, errors, 1)[0])
+def _slope(rows: Sequence[dict[str, Any]]) -> float:
+    """Of log error against log value: −1 halves the error at twice the value."""
+    return log_slope([row["value"] for row in rows], [row["relative_l2"] for row in rows])
 
 
 def write_page(results: dict[str, Any], out: Path) -> None:
     """scaling.md and its pictures, from the results alone."""
     settings, rows = results["settings"], results["rows"]
     lines = [
-        "# How errors scale",
-        "",
-        "<!-- written by `cato study scaling` from scaling.json; do not edit -->",
-        "",
         f"Scale `{settings['scale']}`, {settings['share']:.0%} of the steps of the recipes for "
         f"every training, {len(settings['seeds'])} seed(s), one thread. Test error (relative L2 on "
         "physical values) at the checkpoint of the lowest validation error; *slope* is that of log "
         "error against log value.",
     ]
-    out.mkdir(parents=True, exist_ok=True)
-    for benchmark in dict.fromkeys(row["benchmark"] for row in rows):
-        here = [row for row in rows if row["benchmark"] == benchmark]
+    for benchmark, here in by_benchmark(rows).items():
         chosen = curves(here)
         slopes = {
             (line["model"], line["axis"]): line["slope"]
@@ -167,7 +158,8 @@ def write_page(results: dict[str, Any], out: Path) -> None:
         panels: dict[str, dict[str, Any]] = {axis: {} for _, _, axis in chosen}
         for (_, model, axis), line in chosen.items():
             panels[axis][model_entry(model).title] = (line, slopes[model, axis])
-        scaling_figure(panels, title).savefig(out / f"scaling-{benchmark}.png", dpi=DPI)
+        figure = scaling_figure(panels, f"{title}, scale {setting_of(results).replace('`', '')}")
+        save_figure(figure, out / f"scaling-{benchmark}.png")
         lines += ["", f"## {title}", "", f"![{title}](scaling-{benchmark}.png)", ""]
         lines += _table(chosen, slopes)
         verdict, where = against_rival(here)
@@ -176,7 +168,7 @@ def write_page(results: dict[str, Any], out: Path) -> None:
             f"The paper's claim, a lower error than {model_entry(RIVALS[benchmark]).title}'s at "
             f"every value: **{verdict}**, {where}.",
         ]
-    (out / "scaling.md").write_text("\n".join([*lines, ""]))
+    save_page(out, "scaling", "How errors scale", lines)
 
 
 def _table(

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from cato.files import write_json
+from cato.studies.outcomes import log_slope
+from cato.studies.pages import save_figure, save_page
 from cato.theory import experiments
 from cato.training.run import environment
 from cato.viz.theory import draw_realisation, draw_stability, draw_theorem
-
-DPI = 110
 
 
 def theory(out: Path = Path("results/theory"), seed: int = 0) -> dict[str, Any]:
@@ -51,25 +51,20 @@ def theory(out: Path = Path("results/theory"), seed: int = 0) -> dict[str, Any]:
 
 def write_page(results: dict[str, Any], out: Path) -> None:
     """theory.md and its figures, from the results alone."""
-    out.mkdir(parents=True, exist_ok=True)
     figures = {
         "realisation": draw_realisation(results["realisation"], results["products"]),
         "stability": draw_stability(results["stability"]),
         "theorem": draw_theorem(results["theorem"]),
     }
     for name, figure in figures.items():
-        figure.savefig(out / f"theory-{name}.png", dpi=DPI)
+        save_figure(figure, out / f"theory-{name}.png")
     lines = [
-        "# The paper's theory, executed",
-        "",
-        "<!-- written by `cato study theory` from theory.json; do not edit -->",
-        "",
         *_setting(results["settings"]),
         *_realisation(results["realisation"], results["products"]),
         *_stability(results["stability"], results["settings"]),
         *_theorem(results["theorem"], results["settings"]),
     ]
-    (out / "theory.md").write_text("\n".join([*lines, ""]))
+    save_page(out, "theory", "The paper's theory, executed", lines)
 
 
 def _setting(settings: dict[str, Any]) -> list[str]:
@@ -89,6 +84,7 @@ def _realisation(rows: list[dict[str, Any]], products: list[dict[str, float]]) -
     exceeded = sum(e > b for row in rows for e, b in zip(row["errors"], row["bounds"], strict=True))
     total = sum(len(row["errors"]) for row in rows)
     steps, errors = (np.array([row[key] for row in products]) for key in ("step", "error"))
+    order = log_slope(steps, errors)
     lines = [
         "## Lemma 1: the construction in the real module",
         "",
@@ -96,8 +92,8 @@ def _realisation(rows: list[dict[str, Any]], products: list[dict[str, float]]) -
         "U and V arrive in M and N to "
         f"{max(row['summary_error'] for row in rows):.0e} of their size; M, N and O start at "
         "exactly zero; Z = z is exact because GELU(t) − GELU(−t) = t. Every product takes four "
-        f"hidden units, whatever the accuracy: its error falls as h^{_order(steps, errors):.2f}, "
-        f"and is {max(row['ratio'] for row in products):.4f} times its proven bound at most. What "
+        f"hidden units, whatever the accuracy: its error falls as h^{order:.2f}, and is "
+        f" {max(row['ratio'] for row in products):.6f} times its proven bound at most. What "
         "is left is the fit of the coefficients as functions of x by the lift's C hidden units.",
         "",
         "*Found*: the largest ‖N(f) − T_ζ f‖ by gradient ascent over ‖f‖ ≤ M, a lower estimate of "
@@ -122,7 +118,7 @@ def _realisation(rows: list[dict[str, Any]], products: list[dict[str, float]]) -
         some = [row for row in rows if row["rank"] == rank]
         widths = np.array([row["width"] for row in some])
         found = np.array([np.median(row["errors"]) for row in some])
-        orders = _order(widths, found), _order(widths[-2:], found[-2:])
+        orders = log_slope(widths, found), log_slope(widths[-2:], found[-2:])
         lines.append(f"| {rank} | {-orders[0]:.1f} | {-orders[1]:.1f} |")
     return [
         *lines,
@@ -207,7 +203,12 @@ def _theorem(theorem: dict[str, Any], settings: dict[str, Any]) -> list[str]:
         "finished network changed no output at all (difference exactly 0). So a network whose lift "
         "is fitted to the ideal ζ has the error of δ = 0 whatever chart it carries (dotted lines), "
         "and the term C_chart M δ can be avoided. The theorem is true, but it does not say that a "
-        "learned chart helps: that would need a construction whose attention uses ζ."
+        "learned chart helps: that would need a construction whose attention uses ζ. Nor does "
+        "Definition 1 tell charts apart. Its averages run along mesh lines, and ζ enters through "
+        "the coefficients a(ζ(x)) alone; for any other chart ζ′ that keeps the nodes apart the "
+        "coefficients a∘ζ∘ζ′⁻¹, continued between the nodes, give the same operator with the same "
+        "ranks. So ε_rk is the same for all such charts, plain coordinates among them; what "
+        "depends on the chart is C_chart."
         if effect == 0
         else f"Another chart in the finished network changed its output by up to {effect:.1e}."
     )
@@ -218,8 +219,3 @@ def _verdict(violations: int, total: int, what: str, bound: str) -> str:
     if violations:
         return f"**{violations} of {total} {what} exceed {bound}: something is wrong.**"
     return f"None of {total:,} {what} exceeds {bound}."
-
-
-def _order(x: np.ndarray, y: np.ndarray) -> float:
-    """s of y ~ x^s, by least squares."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])

@@ -13,6 +13,17 @@ TOO_SHORT = "trained too short to tell"
 NOT_SHOWN = "not shown"
 NOT_RUN = "not run"
 NEEDS_GPU = "not testable without a GPU"
+MEANINGS = {
+    SHOWN: "what was measured agrees, by more than seeds vary where it was trained",
+    ONCE: "so with a single seed on one side at least, which may be luck",
+    IN_PART: "some of it, or a gain smaller than the paper's",
+    LEVEL: "no difference larger than what seeds are worth",
+    TOO_SHORT: "those compared had not yet learnt more than the mean of the training solutions",
+    NOT_SHOWN: "what was measured here, in this setting, speaks against it",
+    NOT_RUN: "its study has no results yet, or does not ask this",
+    NEEDS_GPU: "a statement on full-size trainings or on the time of a GPU",
+}
+"""What the words mean, for readers of the page of claims."""
 
 LEARNT = 0.95
 """Of the training mean's error: a model above it has learnt next to nothing."""
@@ -38,7 +49,7 @@ def lower(
     """Whether our error is below theirs, by more than both vary over the seeds.
 
     Both vary, so their standard deviations add up as for a difference; where only one has several
-    seeds, the other is taken to vary as much.
+    seeds, the other is taken to vary as much, and may have been lucky.
     """
     gap = theirs[error] - ours[error]
     known = [row[spread] for row in (ours, theirs) if row[spread] is not None]
@@ -46,7 +57,9 @@ def lower(
         return ONCE if gap > 0 else NOT_SHOWN
     if abs(gap) <= hypot(known[0], known[-1]):
         return LEVEL
-    return SHOWN if gap > 0 else NOT_SHOWN
+    if gap < 0:
+        return NOT_SHOWN
+    return SHOWN if len(known) == 2 else ONCE
 
 
 def decide(ours: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> str:
@@ -74,9 +87,9 @@ def of_parts(verdicts: Sequence[str]) -> str:
     """A claim of several parts, by the verdict on each."""
     if all(map(holds, verdicts)):
         return ONCE if ONCE in verdicts else SHOWN
-    if any(map(holds, verdicts)):
+    if any(holds(verdict) or verdict == IN_PART for verdict in verdicts):
         return IN_PART
-    return verdicts[0] if len(set(verdicts)) == 1 else NOT_SHOWN
+    return next(word for word in (NOT_SHOWN, NOT_RUN, TOO_SHORT, LEVEL) if word in verdicts)
 
 
 def at_least(gain: float, claimed: float) -> str:

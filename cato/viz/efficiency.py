@@ -6,9 +6,11 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
+from matplotlib import colormaps
 from matplotlib.axes import Axes
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patheffects import withStroke
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
 from cato.viz.fields import new_figure
@@ -18,6 +20,8 @@ DPI = 110
 COLOURS = {"cato": "tab:red", "saot": "tab:blue", "transolver": "tab:green"}
 """The models that the paper's charts compare; all others are grey."""
 GREY = "0.62"
+CLEAR = 5.0
+"""Pixels between a name and the frame."""
 AREA_PER_MILLION = 55.0
 """Square points of print for a million parameters."""
 
@@ -115,7 +119,8 @@ def _label(figure: Figure, axes: Axes, bubbles: Sequence[Bubble]) -> None:
     radii = [sqrt(b.area / np.pi) * pixels_per_point for b in bubbles]
     marks = [(float(x), float(y), r) for (x, y), r in zip(centres, radii, strict=True)]
     left, bottom, right, top = axes.get_window_extent().extents
-    boxes = place_labels(marks, [(e.width, e.height) for e in extents], (left, bottom, right, top))
+    frame = left + CLEAR, bottom + CLEAR, right - CLEAR, top - CLEAR
+    boxes = place_labels(marks, [(e.width, e.height) for e in extents], frame)
     for text, box, (x, y, radius) in zip(texts, boxes, marks, strict=True):
         middle = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
         text.set_position(tuple(to_pixels.inverted().transform(middle)))
@@ -155,9 +160,8 @@ def _style(curve: Curve, number: int) -> dict[str, Any]:
     if "attention" in curve.name:
         dash = "--" if curve.name.startswith("axial") else ":"
         return {"color": "black", "linewidth": 1.8, "linestyle": dash, "marker": "s", "ms": 4}
-    hue = f"C{number % 10}"
     return {
-        "color": hue,
+        "color": colormaps["tab20"]((2 * number) % 20 + number // 10 % 2),  # the strong ones first
         "linewidth": 0.9,
         "alpha": 0.75,
         "marker": "v^<>Dxp*"[number % 8],
@@ -182,7 +186,8 @@ def _guides(panel: Axes, first: int, last: int) -> None:
         end = min(last, first * (high / at) ** (1 / slope))
         tip = at * (end / first) ** slope
         panel.plot([first, end], [at, tip], color="0.75", linewidth=0.8, zorder=0)
-        style: dict[str, Any] = {"va": "center", "color": "0.45", "fontsize": 8}
+        style: dict[str, Any] = {"va": "center", "color": "0.3", "fontsize": 8, "zorder": 6}
+        style["path_effects"] = [withStroke(linewidth=2.5, foreground="white")]
         panel.annotate(name, (end, tip), (4, -5), textcoords="offset points", **style)
     panel.set_xlim(right=1.9 * last)  # room for the names
     panel.set_ylim(low, high)

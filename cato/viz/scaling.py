@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter
+from matplotlib.ticker import FixedLocator, LogLocator, NullLocator, PercentFormatter
 
 from cato.viz.fields import new_figure
 
@@ -30,20 +30,20 @@ def scaling_figure(
     for panel, (axis, curves) in zip(axes[0], panels.items(), strict=True):
         for model, (rows, slope) in curves.items():
             values, errors = ([row[name] for row in rows] for name in ("value", "relative_l2"))
-            spreads = [row["spread"] or 0.0 for row in rows]
+            spreads = [row["spread"] for row in rows]
+            known = None if None in spreads else spreads
             label = f"{model}, slope {slope:.2f}"
-            panel.errorbar(
-                values, errors, spreads, marker="o", markersize=4, capsize=2, label=label
-            )
+            panel.errorbar(values, errors, known, marker="o", markersize=4, capsize=2, label=label)
         panel.set(xscale="log", yscale="log", xlabel=_LABELS[axis])
         panel.xaxis.set_major_locator(FixedLocator(values))
         panel.xaxis.set_minor_locator(NullLocator())
         panel.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+        panel.yaxis.set_major_locator(LogLocator(subs=(1, 1.5, 2, 2.5, 3, 4, 5, 7)))
+        panel.yaxis.set_minor_locator(NullLocator())
         panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=1))
-        panel.yaxis.set_minor_formatter(PercentFormatter(1, decimals=1))
-        panel.tick_params(labelsize=7, which="both")
+        panel.tick_params(labelsize=7)
         panel.xaxis.label.set_size(9)
-        panel.grid(alpha=0.3, linewidth=0.4, which="both")
+        panel.grid(alpha=0.3, linewidth=0.4)
         panel.legend(fontsize=7)
     axes[0, 0].set_ylabel("test error (relative L2)", fontsize=9)
     return figure

@@ -77,7 +77,7 @@ def draw_stability(stability: dict[str, Any]) -> Figure:
     )
     panel.axhline(1, color="tab:red", linewidth=1, label="bound")
     panel.set_xticks(range(len(deltas)), [f"{delta:g}" for delta in deltas])
-    panel.set(xlabel="displacement δ of the chart", ylim=(0, 1.08))
+    panel.set(xlabel="displacement δ; of chart weights: noise relative to them", ylim=(0, 1.08))
     panel.set_ylabel("$‖T_{\\hat ζ} − T_ζ‖ / (C_{chart}\\, δ)$")
     panel.set_title("Lemma 2 (box: quartiles; whiskers: all draws)", fontsize=9)
     figure.legend(frameon=False, fontsize=8, loc="outside right center")

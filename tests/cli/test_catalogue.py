@@ -8,7 +8,7 @@ from cato.cli.catalogue import (
     counted_on,
     model_card,
     model_table,
-    num_parameters,
+    size_on,
 )
 from cato.models.registry import MODELS
 
@@ -41,7 +41,7 @@ def test_every_model_is_listed_with_its_pinned_size():
 @pytest.mark.parametrize("name", PUBLISHED_MILLIONS)
 def test_sizes_are_the_published_ones(name):
     for benchmark, millions in zip(benchmarks_of(name), PUBLISHED_MILLIONS[name], strict=True):
-        assert num_parameters(name, benchmark) == pytest.approx(1e6 * millions, rel=0.03)
+        assert size_on(name, benchmark) == pytest.approx(1e6 * millions, rel=0.03)
 
 
 @pytest.mark.parametrize("name", MODELS)

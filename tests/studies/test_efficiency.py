@@ -193,10 +193,10 @@ def test_claims_follow_the_numbers():
         row_of("cato", "darcy", parameters=15, gflop_forward=31.0),
         row_of("saot", "darcy", parameters=100, gflop_forward=100.0),
     ]
-    assert [claim["holds"] for claim in claims(darcy)] == [True, True]
+    assert [claim["verdict"] for claim in claims(darcy)] == ["shown", "shown"]
     assert [claim["measured"] for claim in claims(darcy)] == ["85.0% fewer", "69.0% fewer"]
     darcy[0] = row_of("cato", "darcy", parameters=29, gflop_forward=120.0)
-    assert [claim["holds"] for claim in claims(darcy)] == [False, False]
+    assert [claim["verdict"] for claim in claims(darcy)] == ["shown in part", "not shown"]
     assert claims(darcy)[1]["measured"] == "20.0% more"
     pipe = [
         row_of("cato", parameters=2),
@@ -204,7 +204,7 @@ def test_claims_follow_the_numbers():
     ]
     assert claims(pipe) == []
     pipe.append(row_of("saot", gflop_forward=3.0, epoch_seconds=0.5))
-    assert [claim["holds"] for claim in claims(pipe)] == [True, False, False]
+    assert [claim["verdict"] for claim in claims(pipe)] == ["shown", "not shown", "not shown"]
 
 
 def test_an_epoch_is_all_samples_whatever_the_machine_did_meanwhile():
@@ -278,11 +278,11 @@ def test_a_study_measures_once_and_writes_its_page_and_charts(study):
 
 def test_the_page_tells_failures_and_verdicts(study, tmp_path):
     _, results, _ = study
-    told = {"claim": "CATO is free", "measured": "it is not", "holds": False}
+    told = {"claim": "CATO is free", "measured": "it is not", "verdict": "not shown"}
     failed = [{"what": "growth of x", "why": "no memory"}]
     write_page(results | {"claims": [told], "failed": failed}, tmp_path)
     page = (tmp_path / "efficiency.md").read_text()
-    assert "| CATO is free | it is not | **does not hold** |" in page
+    assert "| CATO is free | it is not | **not shown** |" in page
     assert "growth of x: no memory" in page
     assert "operations 1.50, which agrees" in page
 

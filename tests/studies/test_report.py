@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from PIL import Image
 
 from cato.cli.main import main
 from cato.data.benchmarks import BENCHMARKS
@@ -33,15 +34,17 @@ def compared(ours, rivals, minutes=3.0):
 
 def test_studies_that_were_not_run_say_so():
     stated = claims({"time": compared(0.01, {"fno": 0.02})})
-    assert [c.verdict for c in stated].count("not run") == 6
+    assert [c.verdict for c in stated].count("not run") == 7 + 2  # studies; SAOT and Transolver
     assert [c.verdict for c in stated].count("not testable without a GPU") == 2
-    assert len(stated) == 8 + 6 + 2
+    assert len(stated) == 6 + 5 + 7 + 2
 
 
 def test_pages_are_written_from_the_files(tmp_path, capsys):
     folder = tmp_path / "studies" / "time"
     folder.mkdir(parents=True)
     (folder / "compare.json").write_text(json.dumps(compared(0.01234, {"saot": 0.02})))
+    (folder / "compare.md").write_text("![what it shows](darcy.png)")
+    Image.new("RGB", (1, 1)).save(folder / "darcy.png")
     main(["study", "report", "--results", str(folder.parent), "--out", str(tmp_path), "--json"])
     shown = json.loads(capsys.readouterr().out)["claims"]
     page, html = ((tmp_path / name).read_text() for name in ("results.md", "results.html"))
@@ -50,6 +53,8 @@ def test_pages_are_written_from_the_files(tmp_path, capsys):
         assert "3 minutes each" in text
         assert "Not run yet" in text
         assert "make study-scaling" in text
+        assert "what it shows" in text
+        assert "which may be luck" in text  # what the verdict means
     assert {line["verdict"] for line in shown} == {
         "shown with one seed",
         "shown",

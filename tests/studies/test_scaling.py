@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from cato.data.dataset import load_dataset
 from cato.errors import InputError
 from cato.studies import scaling as module
-from cato.studies.scaling import plan, scaling, slope, write_page
+from cato.studies.outcomes import log_slope
+from cato.studies.scaling import plan, scaling, write_page
 from cato.studies.setup import Setup
 from cato.training.run import open_run
 from cato.training.weights import data_spec
@@ -33,8 +34,9 @@ def test_one_quantity_at_a_time_and_the_recipe_once():
 
 @given(st.floats(-3, 3), st.floats(1e-3, 1))
 def test_slope_of_a_power_law(exponent, factor):
-    rows = [{"value": n, "relative_l2": factor * n**exponent} for n in (2, 5, 11, 60)]
-    assert slope(rows) == pytest.approx(exponent, abs=1e-6)
+    values = (2, 5, 11, 60)
+    found = log_slope(values, [factor * value**exponent for value in values])
+    assert found == pytest.approx(exponent, abs=1e-6)
 
 
 def row(model, axis, value, error):

@@ -7,7 +7,7 @@ the number. A study that has not been run leaves its claims "not run".
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cato.studies.claims.accuracy import PAPER, accuracy, table_1_claims
+from cato.studies.claims.accuracy import PAPER, accuracy, gallery_claims, table_1_claims
 from cato.studies.claims.cost import (
     PAPER_SPEED_UP,
     efficiency_claims,
@@ -25,12 +25,13 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
     """All claims.
 
     Args:
-        results: Contents of the results files by study: time, epochs, scaling, efficiency, chart,
-            ablation, theory. Those that are missing have not been run.
+        results: Contents of the results files by study: epochs, time, gallery, ablation, scaling,
+            efficiency, chart, theory. Those that are missing have not been run.
     """
     sources: dict[str, Callable[[Any], list[Claim]]] = {
-        "time": accuracy,
         "epochs": accuracy,
+        "time": accuracy,
+        "gallery": gallery_claims,
         "ablation": ablation_claims,
         "scaling": scaling_claims,
         "efficiency": efficiency_claims,
@@ -48,10 +49,9 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
 
 def _at_full_size(results: Mapping[str, Any]) -> list[Claim]:
     """The paper's own numbers, which trainings of its size show, and times those on a GPU."""
-    for study in ("epochs", "time"):
-        if study in results and results[study]["settings"]["scale"] == "paper":
-            found = results[study]
-            return [*table_1_claims(found), *(gpu_claims(found) or [_gpu_speed()])]
+    found, full = results.get("epochs"), {"scale": "paper", "share": 1, "minutes": None}
+    if found and full.items() <= found["settings"].items():
+        return [*table_1_claims(found), *(gpu_claims(found) or [_gpu_speed()])]
     return [_table_1(), _gpu_speed()]
 
 

@@ -8,9 +8,10 @@ from typing import Any, NamedTuple
 
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.models.registry import model_entry
-from cato.studies.compare import OURS
+from cato.studies.compare import OURS, mean_ranks
 from cato.studies.outcomes import percent, setting_of
 from cato.studies.verdicts import (
+    LEVEL,
     NOT_RUN,
     NOT_SHOWN,
     ONCE,
@@ -34,10 +35,16 @@ PAPER = {
     "elasticity": {"cato": 0.0070, "transolver": 0.0081},
 }
 """Table 1 of the paper: CATO's error and that of its strongest rival."""
-PAPER_REDUCTION, PAPER_LARGEST_REDUCTION = 0.2676, 0.5274
-"""Of the error, over the strongest rivals: the mean, and the largest, on Navier–Stokes."""
+PAPER_ROUNDING = 0.00005
+"""Half of the last digit in that table."""
+PAPER_REDUCTION = 0.2676
+"""Of the error, over the strongest rivals, in the mean."""
+PRONOUNCED = ("navier_stokes", "plasticity")
+"""Where the paper's gains are largest."""
 
 Row = dict[str, Any]
+Stated = tuple[str, str, str, str]
+"""A claim without its setting: text, paper, ours, verdict."""
 
 
 class Reduction(NamedTuple):
@@ -49,24 +56,24 @@ class Reduction(NamedTuple):
 
 def accuracy(results: Row) -> list[Claim]:
     """CATO has the lowest error on every benchmark, by 27 % in the mean."""
-    setting = setting_of(results)
-    found, reductions = [], {}
+    setting, protocol = setting_of(results), _protocol(results)
+    found: list[Claim] = []
+    reductions: dict[str, Reduction] = {}
     for benchmark in BENCHMARKS:
         rows = [row for row in results["rows"] if row["benchmark"] == benchmark]
         ours = next((row for row in rows if row["model"] in OURS), None)
         rivals = sorted(
             (row for row in rows if row["model"] not in OURS), key=lambda row: row["relative_l2"]
         )
-        title, published = get_benchmark(benchmark).title, PAPER[benchmark]
+        published = PAPER[benchmark]
         (rival,) = [name for name in published if name != "cato"]
-        text = f"lowest error on {title}"
+        text = f"lowest error on {get_benchmark(benchmark).title}, {protocol}"
         paper = f"{published['cato']:.2%}; {model_entry(rival).title} {published[rival]:.2%}"
         if ours is None or not rivals:
             found.append(Claim(text, paper, "", setting, NOT_RUN))
             continue
         best, verdict = rivals[0], decide(ours, rivals)
-        if verdict != TOO_SHORT:
-            reductions[title] = Reduction(1 - ours["relative_l2"] / best["relative_l2"], verdict)
+        reductions[benchmark] = Reduction(1 - ours["relative_l2"] / best["relative_l2"], verdict)
         rank = 1 + sum(row["relative_l2"] < ours["relative_l2"] for row in rivals)
         num_learnt = sum(map(has_learnt, rivals))
         words = (
@@ -75,7 +82,9 @@ def accuracy(results: Row) -> list[Claim]:
             f"{ours['mean_predictor']:.1%}"
         )
         found.append(Claim(text, paper, words, setting, verdict))
-    return [*found, *_reductions(reductions, setting), *_against(results, setting)]
+    if reductions:
+        found += _overall(results["rows"], reductions, setting, protocol)
+    return found
 
 
 def table_1_claims(results: Row) -> list[Claim]:
@@ -87,7 +96,10 @@ def table_1_claims(results: Row) -> list[Claim]:
             f"{published['cato']:.2%}",
             _error(row),
             setting_of(results),
-            seen(row["relative_l2"] - (row["spread"] or 0) <= published["cato"], num_seeds),
+            seen(
+                row["relative_l2"] - (row["spread"] or 0) < published["cato"] + PAPER_ROUNDING,
+                num_seeds,
+            ),
         )
         for row in results["rows"]
         if row["model"] in OURS
@@ -95,59 +107,118 @@ def table_1_claims(results: Row) -> list[Claim]:
     ]
 
 
-def _reductions(reductions: Mapping[str, Reduction], setting: str) -> list[Claim]:
-    """By how much CATO's error is below that of the strongest rival, in the mean and at most."""
-    if not reductions:
-        return []
-    wins = sum(holds(reduction.verdict) for reduction in reductions.values())
-    average = mean(reduction.share for reduction in reductions.values())
-    where, largest = max(reductions.items(), key=lambda item: item[1].share)
-    everywhere = wins == len(BENCHMARKS)
+def gallery_claims(results: Row) -> list[Claim]:
+    """CATO's pictures are closer to the truth than those of SAOT and Transolver."""
+    shares, verdicts = [], []
+    for row in results["rows"]:
+        learnt = {
+            name: has_learnt({"relative_l2": error, "mean_predictor": row["mean_predictor"]})
+            for name, error in row["mean_errors"].items()
+        }
+        for rival, share in row["beaten"].items():
+            if rival != row["chosen_by"]:
+                shares.append(share)
+                both = learnt[rival] and learnt[row["chosen_by"]]
+                verdicts.append(seen(share > 0.5, num_seeds=1) if both else TOO_SHORT)
     return [
         Claim(
-            "mean error reduction over the strongest rivals",
-            f"{PAPER_REDUCTION:.1%}, first on {len(BENCHMARKS)} of {len(BENCHMARKS)}",
-            f"{average:.1%} over {len(reductions)} decided benchmark(s), clearly first on {wins}",
-            setting,
-            at_least(average, PAPER_REDUCTION if everywhere else math.inf),
-        ),
-        Claim(
-            "largest error reduction over the strongest rival",
-            f"{PAPER_LARGEST_REDUCTION:.1%} (Navier–Stokes)",
-            f"{largest.share:.1%} ({where})",
-            setting,
-            at_least(largest.share, PAPER_LARGEST_REDUCTION)
-            if holds(largest.verdict)
-            else largest.verdict,
-        ),
+            "pictures closer to the truth than those of Transolver and SAOT",
+            "closer, with lighter error maps; no number",
+            f"lower error on {min(shares):.0%} to {max(shares):.0%} of the test samples of "
+            f"{len(results['rows'])} benchmarks; {verdicts.count(TOO_SHORT)} of {len(verdicts)} "
+            "pairs too early to tell",
+            f"`{results['rows'][0]['scale']}`, the runs of the pictures, one seed",
+            of_parts(verdicts),
+        )
     ]
 
 
-def _against(results: Row, setting: str) -> list[Claim]:
-    """CATO beside the two transformers that the paper compares it with throughout."""
-    found = []
-    for rival in ("saot", "transolver"):
-        verdicts = [
-            decide(ours, [theirs])
-            for ours in results["rows"]
-            for theirs in results["rows"]
-            if ours["model"] in OURS
-            and theirs["model"] == rival
-            and ours["benchmark"] == theirs["benchmark"]
-        ]
-        if verdicts:
-            counts = Counter(map(_in_words, verdicts)).items()
-            missing = [NOT_RUN] * (len(BENCHMARKS) - len(verdicts))
-            found.append(
-                Claim(
-                    f"lower error than {model_entry(rival).title}",
-                    f"on {len(BENCHMARKS)} of {len(BENCHMARKS)}",
-                    ", ".join(f"{words} on {number}" for words, number in counts),
-                    setting,
-                    of_parts([*verdicts, *missing]),
-                )
-            )
-    return found
+def _protocol(results: Row) -> str:
+    return "equal epochs" if results["settings"]["minutes"] is None else "equal time"
+
+
+def _overall(
+    rows: list[Row], reductions: Mapping[str, Reduction], setting: str, protocol: str
+) -> list[Claim]:
+    """What the paper says of all benchmarks together."""
+    stated = [
+        _mean_reduction(reductions),
+        _pronounced(reductions),
+        _balance(rows),
+        *(_against(rival, rows) for rival in ("saot", "transolver")),
+    ]
+    return [
+        Claim(f"{text}, {protocol}", paper, ours, setting, verdict)
+        for text, paper, ours, verdict in stated
+    ]
+
+
+def _mean_reduction(reductions: Mapping[str, Reduction]) -> Stated:
+    """By how much CATO's error is below that of the strongest rival, whoever wins."""
+    wins = sum(holds(reduction.verdict) for reduction in reductions.values())
+    average = mean(reduction.share for reduction in reductions.values())
+    everywhere = wins == len(BENCHMARKS)
+    return (
+        "mean error reduction over the strongest rivals",
+        f"{PAPER_REDUCTION:.2%}, first on {len(BENCHMARKS)} of {len(BENCHMARKS)}",
+        f"{average:.1%} over {len(reductions)} benchmark(s), clearly first on {wins}",
+        at_least(average, PAPER_REDUCTION if everywhere else math.inf),
+    )
+
+
+def _pronounced(reductions: Mapping[str, Reduction]) -> Stated:
+    """Where the paper's gains are largest."""
+    paper, ours, verdicts = [], [], []
+    for benchmark in PRONOUNCED:
+        error, rival = PAPER[benchmark].values()
+        title, claimed = get_benchmark(benchmark).title, 1 - error / rival
+        paper.append(f"{claimed:.2%} on {title}")
+        if benchmark not in reductions:
+            verdicts.append(NOT_RUN)
+            continue
+        share, verdict = reductions[benchmark]
+        ours.append(f"{share:.1%} on {title}")
+        verdicts.append(at_least(share, claimed) if holds(verdict) else verdict)
+    return (
+        "particularly large reductions on fluid and nonlinear material benchmarks",
+        ", ".join(paper),
+        ", ".join(ours),
+        of_parts(verdicts),
+    )
+
+
+def _balance(rows: list[Row]) -> Stated:
+    """Whether CATO has the lowest mean rank."""
+    ranks = mean_ranks(rows)
+    ours = ranks.pop("cato")
+    best = min(ranks, key=lambda name: ranks[name])
+    gap = ranks[best] - ours
+    return (
+        "the most balanced accuracy across benchmarks",
+        "no number",
+        f"mean rank {ours:.1f}; best rival {model_entry(best).title} {ranks[best]:.1f}",
+        SHOWN if gap > 0 else LEVEL if gap == 0 else NOT_SHOWN,
+    )
+
+
+def _against(rival: str, rows: list[Row]) -> Stated:
+    """CATO beside one of the two transformers that the paper compares it with throughout."""
+    verdicts = [
+        decide(ours, [theirs])
+        for ours in rows
+        for theirs in rows
+        if ours["model"] in OURS
+        and theirs["model"] == rival
+        and ours["benchmark"] == theirs["benchmark"]
+    ]
+    counts = Counter(map(_in_words, verdicts)).items()
+    missing = [NOT_RUN] * (len(BENCHMARKS) - len(verdicts))
+    return (
+        f"lower error than {model_entry(rival).title}",
+        f"on {len(BENCHMARKS)} of {len(BENCHMARKS)}",
+        ", ".join(f"{words} on {number}" for words, number in counts),
+        of_parts([*verdicts, *missing]),
+    )
 
 
 def _in_words(verdict: str) -> str:

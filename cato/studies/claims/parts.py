@@ -1,21 +1,24 @@
 """What each part of CATO is worth: attention, local operator, terms of the loss, the chart."""
 
+from collections.abc import Iterator
 from statistics import mean
 from typing import Any
 
 from cato.data.benchmarks import get_benchmark
-from cato.studies.ablation import RECIPE
+from cato.studies.ablation import NO_TERM, RECIPE
 from cato.studies.chart_page import PAPER_DIMENSION, PAPER_ERRORS, PAPER_SHARES, one_dimensional
-from cato.studies.outcomes import percent, setting_of
-from cato.studies.verdicts import Claim, decide, lower, of_parts
+from cato.studies.outcomes import by_benchmark, percent, setting_of
+from cato.studies.verdicts import TOO_SHORT, Claim, decide, has_learnt, lower, of_parts
 
 PARTS = {
-    "attention": ("without rows", "without columns"),
-    "local operator": ("without",),
-    "chart": ("no positions",),
+    ("attention", "without rows"): "without rows",
+    ("attention", "without columns"): "without columns",
+    ("local operator", "without"): "without local operator",
+    ("chart", "normalised coordinates"): "normalised coordinates for the chart",
+    ("chart", "no positions"): "no positions",
 }
-"""Answers of the ablation that leave out a part of CATO, by question."""
-TERMS = ("no gradient term", "no flux term", "no consistency term")
+"""Questions and answers of the ablation that leave out a part of CATO, in words."""
+TERMS = {("loss", term): term for term in NO_TERM}
 """Those that leave out a term of the physical loss."""
 
 Row = dict[str, Any]
@@ -26,55 +29,51 @@ def ablation_claims(results: Row) -> list[Claim]:
     setting = setting_of(results)
     if len(results["settings"]["seeds"]) > 1 and results["rows"][-1]["validation_spread"] is None:
         setting += " of the recipe and one of each change"
-    found = []
-    for benchmark in dict.fromkeys(row["benchmark"] for row in results["rows"]):
-        rows = {
-            (row["question"], row["answer"]): row
-            for row in results["rows"]
-            if row["benchmark"] == benchmark
-        }
-        recipe, title = rows["", RECIPE], get_benchmark(benchmark).title
-        parts = [(question, a) for question, answers in PARTS.items() for a in answers]
-        for text, left_out in (
-            (f"every part of CATO helps on {title}", parts),
-            (f"every term of the physical loss helps on {title}", [("loss", t) for t in TERMS]),
-        ):
-            tried = {key: rows[key] for key in left_out if key in rows}
-            if tried:
-                words = ", ".join(f"{_name(k)} {_change(r, recipe):+.1%}" for k, r in tried.items())
-                found.append(
-                    Claim(
-                        text,
-                        "no number",
-                        f"validation error {recipe['validation']:.2%}; {words}",
-                        setting,
-                        of_parts([_worse(row, recipe) for row in tried.values()]),
-                    )
-                )
-        plain = rows.get(("loss", "no physical terms"))
-        if plain is not None:
-            found.append(
-                Claim(
-                    f"the physical loss helps on {title}",
-                    "improves fidelity; no number",
-                    f"validation error {recipe['validation']:.2%} with it, "
-                    f"{plain['validation']:.2%} without ({_change(plain, recipe):+.1%})",
-                    setting,
-                    _worse(plain, recipe),
-                )
+    return [
+        Claim(f"{text} on {get_benchmark(benchmark).title}", paper, ours, setting, verdict)
+        for benchmark, rows in by_benchmark(results["rows"]).items()
+        for text, paper, ours, verdict in _on_one_benchmark(rows)
+    ]
+
+
+def _on_one_benchmark(rows: list[Row]) -> Iterator[tuple[str, str, str, str]]:
+    """Of each claim the text, the paper, what was found and the verdict."""
+    answers = {(row["question"], row["answer"]): row for row in rows}
+    recipe = answers["", RECIPE]
+    for text, left_out in (
+        ("every part of CATO helps", PARTS),
+        ("every term of the physical loss helps", TERMS),
+    ):
+        tried = {words: answers[key] for key, words in left_out.items() if key in answers}
+        if tried:
+            changes = [f"{words} {_change(row, recipe):+.1%}" for words, row in tried.items()]
+            yield (
+                text,
+                "no number",
+                f"validation error {recipe['validation']:.2%}; {', '.join(changes)}",
+                of_parts([_worse(row, recipe) for row in tried.values()]),
             )
-            if recipe["gradient_error"] is not None:  # steady, and on a mesh
-                found.append(
-                    Claim(
-                        f"the physical loss makes gradients better on {title}",
-                        "less oversmoothing; no number",
-                        f"error of ∇u {recipe['gradient_error']:.2%} with it, "
-                        f"{plain['gradient_error']:.2%} without",
-                        setting,
-                        lower(recipe, plain, "gradient_error", "gradient_spread"),
-                    )
-                )
-    return found
+    plain = answers.get(("loss", "no physical terms"))
+    if plain is None:
+        return
+    nothing = "" if has_learnt(plain) else ", which is no better than the training mean"
+    yield (
+        "the physical loss helps",
+        "improves fidelity; no number",
+        f"validation error {recipe['validation']:.2%} with it, {plain['validation']:.2%} without "
+        f"({_change(plain, recipe):+.1%}){nothing}",
+        _worse(plain, recipe),
+    )
+    if recipe["gradient_error"] is not None:  # steady, and on a mesh
+        yield (
+            "the physical loss makes gradients better",
+            "less oversmoothing; no number",
+            f"error of ∇u {recipe['gradient_error']:.2%} with it, {plain['gradient_error']:.2%} "
+            f"without{nothing}",
+            lower(recipe, plain, "gradient_error", "gradient_spread")
+            if has_learnt(plain)
+            else TOO_SHORT,
+        )
 
 
 def _change(row: Row, recipe: Row) -> float:
@@ -85,17 +84,11 @@ def _worse(row: Row, recipe: Row) -> str:
     return lower(recipe, row, "validation", "validation_spread")
 
 
-def _name(key: tuple[str, str]) -> str:
-    question, answer = key
-    return f"without {question}" if answer == "without" else answer
-
-
 def chart_claims(results: Row) -> list[Claim]:
     """The learned chart is nearly one-dimensional, and better than other coordinates."""
     settings = results["settings"]
     found = []
-    for benchmark in dict.fromkeys(row["benchmark"] for row in results["spaces"]):
-        rows = [r for r in results["spaces"] if r["benchmark"] == benchmark]
+    for benchmark, rows in by_benchmark(results["spaces"]).items():
         first, dimension = {}, {}
         for space in ("physical", "untrained", "learned"):
             some = [row for row in rows if row["space"] == space]
@@ -106,7 +99,7 @@ def chart_claims(results: Row) -> list[Claim]:
             Claim(
                 f"{get_benchmark(benchmark).title}: training makes the chart nearly "
                 "one-dimensional",
-                f"first component {PAPER_SHARES[0]:.0%}, dimension {PAPER_DIMENSION} (benchmark "
+                f"first component {PAPER_SHARES[0]:.1%}, dimension {PAPER_DIMENSION} (benchmark "
                 "not named)",
                 f"{first['learned']:.1%}, {dimension['learned']:.3f}; before training "
                 f"{first['untrained']:.1%}, {dimension['untrained']:.3f}; physical grid "
