@@ -70,8 +70,8 @@ study-finalists: $(READY)  ## the open choices that mattered most, on more bench
 	  --questions "heads and rotary scale"
 
 study-remedies: $(READY)  ## what makes CATO better where it is not first
-	$(call STUDY,ablation,remedies) --benchmarks navier_stokes --minutes 1 \
-	  --questions "rotary scale" heads stencil capacity "batch size" "frames in a step"
+	$(call STUDY,ablation,remedies) --benchmarks navier_stokes plasticity --minutes 1 \
+	  --questions chart "rotary scale" heads stencil capacity "batch size" "frames in a step"
 
 study-rates: $(READY)  ## the same sweep of learning rates for every model
 	$(call STUDY,rates,rates) --minutes 0.5
@@ -84,7 +84,7 @@ study-epochs: $(READY)  ## the strongest models with the same epochs
 
 study-ablation: $(READY)  ## CATO without each of its parts
 	$(call STUDY,ablation,ablation) --benchmarks darcy airfoil $(SHARE) --seeds 0 1 2 --answer-seeds 1 \
-	  --questions chart attention "local operator" loss optimizer "rotary scale"
+	  --questions chart attention "local operator" loss "few samples" optimizer "rotary scale"
 
 study-chart: $(READY)  ## the learned chart beside the physical grid
 	$(call STUDY,chart,chart) $(SHARE) --seeds 0 1 2

@@ -20,7 +20,6 @@ from cato.cli.pretrained import pretrained_card
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.errors import InputError, Interrupted
 from cato.files import atomic_write, write_json
-from cato.models.registry import default_model
 from cato.progress import note
 from cato.studies.compare import draw_median
 from cato.training.checkpoint import load_checkpoint, save_checkpoint
@@ -57,7 +56,7 @@ def main() -> None:
 def trained(benchmark: str) -> Run:
     """The run of a benchmark's `small` recipe, trained to the end."""
     folder = RUNS / benchmark
-    config = recipe(benchmark, "small", default_model(get_benchmark(benchmark).problem("small")))
+    config = recipe(benchmark, "small")
     if not (folder / "run.json").exists():
         return train(config, folder)
     if open_run(folder).config != config:

@@ -12,7 +12,6 @@ from typing import Any
 
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import write_json
-from cato.models.registry import default_model
 from cato.progress import progress_bar
 from cato.studies.speeds import seconds_per_step
 from cato.training.config import recipe
@@ -26,7 +25,7 @@ LIMIT_MINUTES = 10
 
 def measure(benchmark: str) -> dict[str, Any]:
     """Minutes that the recipe of a benchmark would take."""
-    config = recipe(benchmark, "small", default_model(get_benchmark(benchmark).problem("small")))
+    config = recipe(benchmark, "small")
     per_step = seconds_per_step(config)
     num_samples = get_benchmark(benchmark).scale("small").train
     num_steps = config.train.epochs * math.ceil(num_samples / config.train.batch_size)

@@ -6,11 +6,10 @@ from typing import Any
 from matplotlib.figure import Figure
 
 from cato.config import from_dict
-from cato.data.benchmarks import get_benchmark
 from cato.data.dataset import Dataset
 from cato.data.own.read import is_own
 from cato.errors import InputError
-from cato.models.registry import default_model, model_entry
+from cato.models.registry import model_entry
 from cato.surrogate import Surrogate
 from cato.training.config import DataConfig, RunConfig, recipe, run_config
 from cato.training.evaluate import evaluate_run
@@ -20,6 +19,9 @@ from cato.training.train import resume as resume_run
 from cato.training.train import train as train_run
 from cato.training.weights import load_surrogate
 from cato.viz.figures import sample_figure
+
+SETTINGS = {f"{group}_settings": group for group in ("model", "data", "loss", "train")}
+"""Arguments of `train` that change the recipe, and the group of settings that each is for."""
 
 
 def train(
@@ -43,29 +45,29 @@ def train(
         settings: Changes to the recipe by group: `model_settings={"width": 32}`,
             `train_settings={"epochs": 5}`, `loss_settings={...}`, `data_settings={...}`.
     """
-    values = _start(str(benchmark), scale, model, settings.get("data_settings", {})).to_dict()
-    if settings.get("train_settings", {}).keys() & {"epochs", "steps"}:
-        values["train"]["minutes"] = None
     for name, changes in settings.items():
-        group = name.removesuffix("_settings")
-        if name == group or group not in values or not isinstance(changes, dict):
+        if name not in SETTINGS or not isinstance(changes, dict):
             raise InputError(
                 f"cato.train does not take {name}={changes!r}; settings are dictionaries such as "
                 f"train_settings={{'epochs': 5}}, for model, data, loss and train"
             )
+    groups = {group: settings.get(name, {}) for name, group in SETTINGS.items()}
+    values = _start(str(benchmark), scale, model, groups["data"]).to_dict()
+    if groups["train"].keys() & {"epochs", "steps"}:
+        values["train"]["minutes"] = None
+    for group, changes in groups.items():
         values[group] = values[group] | changes
     if minutes is not None:
         values["train"]["minutes"] = minutes
     return train_run(run_config(values, "cato.train"), Path(out))
 
 
-def _start(name: str, scale: str, model: str | None, data: Any) -> RunConfig:
-    """The recipe for a benchmark or for own data."""
-    if is_own(name) and isinstance(data, dict):
+def _start(name: str, scale: str, model: str | None, data: dict[str, Any]) -> RunConfig:
+    """The recipe for a benchmark, or for own data, of which `data` says which they are."""
+    if is_own(name):
         config = from_dict(DataConfig, data | {"file": name}, "cato.train, data")
         return own_config(config, scale, model)
-    problem = get_benchmark(name).problem(scale)
-    return recipe(name, scale, model or default_model(problem))
+    return recipe(name, scale, model)
 
 
 def resume(folder: str | Path) -> Run:

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
+from cato.models.cato.chart import Chart
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
 
@@ -40,9 +41,16 @@ def frames_to_learn(
     for step, target in enumerate(targets.unbind(1)):
         if problem.time == "rollout":
             yield Frame(past, target, None)
-            past = torch.cat((past[..., problem.num_outputs :], target), dim=-1)
+            past = next_past(past, target)
         else:
             yield Frame(inputs, target, _frame_time(problem, step, inputs))
+
+
+def next_past(
+    past: Float[Tensor, "B N C_in"], frame: Float[Tensor, "B N C_out"]
+) -> Float[Tensor, "B N C_in"]:
+    """The inputs of the next step of a rollout: without the oldest frame, and with the new one."""
+    return torch.cat((past[..., frame.shape[-1] :], frame), dim=-1)
 
 
 def _frame_time(problem: Problem, step: int, like: Tensor) -> Float[Tensor, " B"]:
@@ -94,6 +102,12 @@ class Surrogate(nn.Module):
         """What was learnt."""
         return self.model.problem
 
+    @property
+    def chart(self) -> Chart | None:
+        """The chart of the model, where it has one."""
+        chart: Chart | None = getattr(self.model, "chart", None)
+        return None if chart is None or chart.kind == "none" else chart
+
     def forward(
         self,
         coords: Float[Tensor, "B N D"],
@@ -133,8 +147,13 @@ class Surrogate(nn.Module):
             frame = self(coords, past, time=time, shape=shape, mask=mask).values
             frames.append(frame)
             if problem.time == "rollout":
-                past = torch.cat((past[..., problem.num_outputs :], frame), dim=-1)
+                past = next_past(past, frame)
         return torch.stack(frames, dim=1)
+
+    @torch.no_grad()
+    def charted(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"] | None:
+        """Where the chart of the model has the nodes; None for models without one."""
+        return None if self.chart is None else self.chart(self.normaliser.encode_coords(coords))
 
     @torch.no_grad()
     def predict(self, inputs: Array, coords: Array | None = None, batch_size: int = 16) -> Array:

@@ -2,12 +2,15 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import tyro
 from tyro.conf import Positional
 
 from cato.cli.output import show
+
+EXPORTED = (".onnx", ".pt2")
+"""What `cato export` writes."""
 
 
 @dataclass
@@ -33,6 +36,37 @@ class Export:
         if self.out is None:  # the folder for results of a pretrained model may be new
             run.folder.mkdir(parents=True, exist_ok=True)
         show("exported", export_run(run, self.format, self.out), self.json)
+
+
+def show_exported(file: Path, as_json: bool) -> None:
+    """What an exported model says of itself; all of it as JSON, what a user needs as a table."""
+    from cato.export import describe
+
+    about = describe(file)
+    if as_json:
+        show("exported model", about, True)
+        return
+    run, layout = about.get("run", {}), about["layout"]
+    rows = {
+        "model": about["model"],
+        "problem": about["problem"]["name"],
+        "computes": about["computes"],
+        **{f"in: {name}": _array(array) for name, array in layout["inputs"].items()},
+        **{f"out: {name}": _array(array) for name, array in layout["outputs"].items()},
+        "any size of": about["dynamic"],
+        "training mesh": " × ".join(map(str, about["problem"]["shape"])),
+        "why the mesh is fixed": about["why_fixed"],
+        "values": about["precision"],
+        **{f"run: {name}": value for name, value in run.items()},
+        "written": f"{about['written']} by cato {about['cato']}",
+    }
+    show("exported model", rows, False)
+
+
+def _array(array: dict[str, Any]) -> str:
+    """Axes and channels of an array of an exported model."""
+    channels = f": {', '.join(array['channels'])}" if "channels" in array else ""
+    return f"({', '.join(array['axes'])}){channels}"
 
 
 @dataclass

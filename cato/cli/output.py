@@ -1,6 +1,8 @@
 """What the commands print: tables for people, one JSON object for scripts."""
 
 import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -38,6 +40,19 @@ def show_rows(title: str, rows: list[dict[str, Any]], as_json: bool) -> None:
     for row in rows:
         table.add_row(*map(readable, row.values()))
     Console().print(table)
+
+
+def show_results(
+    rows: list[dict[str, Any]],
+    columns: Iterable[str],
+    files: Sequence[Path],
+    as_json: bool,
+    title: str = "rows",
+) -> None:
+    """Print some columns of a study's results, and what was written."""
+    show_rows(title, [{name: row[name] for name in columns} for row in rows], as_json)
+    if not as_json:
+        print(f"wrote {', '.join(map(str, files))}")
 
 
 def readable(value: Any) -> str:

@@ -1,7 +1,7 @@
-"""The commands' side of files of users: own data, told from benchmarks, and `cato inspect`."""
+"""`cato inspect`: what is understood of a user's file."""
 
 import shlex
-from dataclasses import dataclass, field, make_dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,27 +11,14 @@ from rich.markup import escape
 from rich.table import Table
 from tyro.conf import Positional
 
+from cato.cli.deploy import EXPORTED, show_exported
 from cato.cli.output import show
-from cato.cli.parsing import parse
 
 if TYPE_CHECKING:
     from cato.data.own.inspect import Finding, Inspection
 
 MOST_LISTED = 10
 """Samples named in one line."""
-EXPORTED = (".onnx", ".pt2")
-"""What `cato export` writes."""
-
-
-def with_data_overrides(data: Any, overrides: list[str]) -> Any:
-    """The settings of the data, which must be known before a recipe can be chosen."""
-    words: list[str] = []
-    is_data = False
-    for word in overrides:
-        is_data = word.startswith("--data.") if word.startswith("--") else is_data
-        words += [word] if is_data else []
-    kind = make_dataclass("Settings", [("data", type(data), field(default=data))])
-    return parse(kind, words, "cato train").data
 
 
 @dataclass
@@ -86,37 +73,6 @@ class Inspect:
         words += ["--data.seed", str(self.seed)] if self.seed else []
         words += ["--data.periodic", *map(str, self.periodic)] if self.periodic else []
         return shlex.join(words)
-
-
-def show_exported(file: Path, as_json: bool) -> None:
-    """What an exported model says of itself; all of it as JSON, what a user needs as a table."""
-    from cato.export import describe
-
-    about = describe(file)
-    if as_json:
-        show("exported model", about, True)
-        return
-    run, layout = about.get("run", {}), about["layout"]
-    rows = {
-        "model": about["model"],
-        "problem": about["problem"]["name"],
-        "computes": about["computes"],
-        **{f"in: {name}": _array(array) for name, array in layout["inputs"].items()},
-        **{f"out: {name}": _array(array) for name, array in layout["outputs"].items()},
-        "any size of": about["dynamic"],
-        "training mesh": " × ".join(map(str, about["problem"]["shape"])),
-        "why the mesh is fixed": about["why_fixed"],
-        "values": about["precision"],
-        **{f"run: {name}": value for name, value in run.items()},
-        "written": f"{about['written']} by cato {about['cato']}",
-    }
-    show("exported model", rows, False)
-
-
-def _array(array: dict[str, Any]) -> str:
-    """Axes and channels of an array of an exported model."""
-    channels = f": {', '.join(array['channels'])}" if "channels" in array else ""
-    return f"({', '.join(array['axes'])}){channels}"
 
 
 def show_inspection(inspection: "Inspection", next_command: str) -> None:

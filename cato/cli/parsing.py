@@ -44,6 +44,17 @@ def settings_type(config: Any) -> type[Any]:
     )
 
 
+def with_data_overrides(data: Any, overrides: list[str]) -> Any:
+    """The settings of the data, which must be known before a recipe can be chosen."""
+    words: list[str] = []
+    is_data = False
+    for word in overrides:
+        is_data = word.startswith("--data.") if word.startswith("--") else is_data
+        words += [word] if is_data else []
+    kind = make_dataclass("Settings", [("data", type(data), field(default=data))])
+    return parse(kind, words, "cato train").data
+
+
 def parse(kind: type[Args], arguments: list[str], program: str, default: Any = None) -> Args:
     """Parse arguments into a dataclass; a mistake is an `InputError` of one line."""
     messages = io.StringIO()

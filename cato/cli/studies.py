@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from cato.cli.output import show_rows
+from cato.cli.output import show_results
 
 if TYPE_CHECKING:
     from cato.studies.setup import Setup
@@ -32,19 +32,22 @@ class Study:
 
     name: ClassVar[str]
 
-    def show(self, rows: list[dict[str, Any]], columns: Sequence[str], *files: str) -> None:
+    @property
+    def folder(self) -> Path:
+        """Of the results."""
+        return self.out or Path("results") / self.name
+
+    def show(self, rows: list[dict[str, Any]], columns: Sequence[str]) -> None:
         """Some columns of the results, and what was written."""
-        show_rows("rows", [{name: row[name] for name in columns} for row in rows], self.json)
-        if not self.json:
-            out = self.setup().out
-            print(f"wrote {', '.join(str(out / file) for file in files)}")
+        show_results(rows, columns, _files(self.folder, self.name), self.json)
 
     def setup(self, share: float = 1.0, minutes: float | None = None) -> "Setup":
         """The same for the study itself, with the budget of a training."""
         from cato.studies.setup import Setup
 
-        runs, out = self.runs or Path("runs") / self.name, self.out or Path("results") / self.name
-        return Setup(self.scale, self.seeds, share, minutes, self.data, runs, out, self.workers)
+        runs = self.runs or Path("runs") / self.name
+        budget = (share, minutes)
+        return Setup(self.scale, self.seeds, *budget, self.data, runs, self.folder, self.workers)
 
 
 @dataclass
@@ -76,7 +79,7 @@ class StudyCompare(Study):
             self.rivals,
         )
         columns = ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "epochs")
-        self.show(results["rows"], columns, "compare.json", "compare.md")
+        self.show(results["rows"], columns)
 
 
 @dataclass
@@ -103,7 +106,7 @@ class StudyAblation(Study):
         setup = self.setup(self.share, self.minutes)
         results = ablation(self.questions, self.benchmarks, setup, self.answer_seeds)
         columns = ("benchmark", "question", "answer", "validation", "validation_spread")
-        self.show(results["rows"], columns, "ablation.json", "ablation.md")
+        self.show(results["rows"], columns)
 
 
 @dataclass
@@ -123,7 +126,7 @@ class StudyRates(Study):
         from cato.studies.rates import rates
 
         results = rates(self.models or grid_models(), self.setup(minutes=self.minutes))
-        self.show(results["rows"], ("model", "best"), "rates.json", "rates.md")
+        self.show(results["rows"], ("model", "best"))
 
 
 @dataclass
@@ -143,7 +146,7 @@ class StudyScaling(Study):
 
         results = scaling(self.benchmarks, self.setup(share=self.share))
         columns = ("benchmark", "model", "axis", "value", "relative_l2", "spread")
-        self.show(results["rows"], columns, "scaling.json", "scaling.md")
+        self.show(results["rows"], columns)
 
 
 @dataclass
@@ -176,10 +179,7 @@ class StudyEfficiency:
         names = ("benchmarks", "sizes", "scale", "growth_scale", "repeats", "runs", "out")
         results = efficiency(self.models, **{name: getattr(self, name) for name in names})
         columns = ("benchmark", "model", "parameters", "gflop_forward", "epoch_seconds")
-        rows = [{name: row[name] for name in columns} for row in results["rows"]]
-        show_rows("rows", rows, self.json)
-        if not self.json:
-            print(f"wrote {self.out / 'efficiency.json'}, {self.out / 'efficiency.md'} and charts")
+        show_results(results["rows"], columns, _files(self.out, "efficiency"), self.json)
 
 
 @dataclass
@@ -200,7 +200,7 @@ class StudyChart(Study):
 
         results = chart(self.benchmarks or tuple(BENCHMARKS), self.setup(share=self.share))
         columns = ("benchmark", "space", "seed", "first", "dimension", "folded")
-        self.show(results["spaces"], columns, "chart.json", "chart.md")
+        self.show(results["spaces"], columns)
 
 
 @dataclass
@@ -237,9 +237,7 @@ class StudyGallery:
             for row in gallery(found, self.out)["rows"]
             for name, error in row["errors"].items()
         ]
-        show_rows("rows", rows, self.json)
-        if not self.json:
-            print(f"wrote {self.out / 'gallery.json'}, {self.out / 'gallery.md'}")
+        show_results(rows, rows[0], _files(self.out, "gallery"), self.json)
 
 
 @dataclass
@@ -259,9 +257,7 @@ class StudyTheory:
 
         rows = theory(self.out, self.seed)["realisation"]
         columns = ("rank", "width", "errors", "bounds")
-        show_rows("rows", [{name: row[name] for name in columns} for row in rows], self.json)
-        if not self.json:
-            print(f"wrote {self.out / 'theory.json'}, {self.out / 'theory.md'}")
+        show_results(rows, columns, _files(self.out, "theory"), self.json)
 
 
 @dataclass
@@ -280,10 +276,13 @@ class StudyReport:
         from cato.studies.report import report
 
         stated = report(self.results, self.out)["claims"]
-        columns = ("text", "ours", "verdict")
-        show_rows("claims", [{name: row[name] for name in columns} for row in stated], self.json)
-        if not self.json:
-            print(f"wrote {self.out / 'results.md'}, {self.out / 'results.html'}")
+        files = (self.out / "results.md", self.out / "results.html")
+        show_results(stated, ("text", "ours", "verdict"), files, self.json, title="claims")
+
+
+def _files(folder: Path, study: str) -> tuple[Path, Path]:
+    """What a study writes beside its pictures."""
+    return folder / f"{study}.json", folder / f"{study}.md"
 
 
 STUDIES: dict[str, type[Any]] = {

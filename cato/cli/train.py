@@ -8,8 +8,7 @@ import tyro
 from tyro.conf import Positional
 
 from cato.cli.output import show
-from cato.cli.own import with_data_overrides
-from cato.cli.parsing import GROUPS, parse, settings_type
+from cato.cli.parsing import GROUPS, parse, settings_type, with_data_overrides
 from cato.errors import InputError
 from cato.progress import note
 
@@ -78,9 +77,7 @@ class Train:
     def config(self, overrides: list[str]) -> Any:
         """The recipe with the overrides."""
         from cato.config import checked, to_dict
-        from cato.data.benchmarks import get_benchmark
         from cato.data.own.read import is_own
-        from cato.models.registry import default_model
         from cato.training.config import recipe, run_config
 
         if not self.benchmark:
@@ -91,8 +88,7 @@ class Train:
         else:
             if self.coords or self.inputs or self.targets:
                 raise InputError("--coords, --inputs and --targets are for files of your own")
-            problem = get_benchmark(self.benchmark).problem(scale)
-            config = recipe(self.benchmark, scale, self.model or default_model(problem))
+            config = recipe(self.benchmark, scale, self.model)
         if self.original is not None:
             config = replace(config, data=replace(config.data, original=str(self.original)))
         settings = parse(settings_type(config), overrides, "cato train", default=config)
@@ -137,7 +133,7 @@ class Demo:
         if (self.out / "run.json").exists():
             run = resume(self.out)
         else:
-            config = recipe("darcy", "small", "cato")
+            config = recipe("darcy", "small")
             changes: dict[str, Any] = {"minutes": self.minutes}
             if not hasattr(torch.optim, "Muon"):
                 note("this PyTorch has no Muon (it came with 2.9): the demo uses AdamW")

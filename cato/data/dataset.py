@@ -132,6 +132,10 @@ class Splits:
         """For the final figure, read once."""
         return self._split("test")
 
+    def with_first(self, count: int) -> "Splits":
+        """The same with the first `count` training samples only."""
+        return replace(self, datasets=self.datasets | {"train": self.train.subset(slice(count))})
+
     def _split(self, name: str) -> Dataset:
         if name not in self.datasets:
             raise InputError(
@@ -157,12 +161,16 @@ def load_dataset(
     Fewer training samples than the scale's are its first ones: its file serves, where there is one.
     """
     spec = DataSpec(benchmark, scale, seed, count, resolution, tuple(splits))
+    return load_spec(spec, root, workers)
+
+
+def load_spec(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None = None) -> Splits:
+    """`load_dataset` of the samples that `spec` says."""
     path = generate_file(covering(spec, root), root, workers)
     found = from_store(read_store(path, remedy=spec.remedy(path.parent)))
     if "train" not in found.datasets or len(found.train) == spec.counts["train"]:
         return found
-    some = found.train.subset(slice(spec.counts["train"]))
-    return Splits(found.problem, found.datasets | {"train": some})
+    return found.with_first(spec.counts["train"])
 
 
 def from_store(stored: Stored) -> Splits:

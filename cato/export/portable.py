@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch._higher_order_ops.scan import scan
 
 from cato.problem import Problem
-from cato.surrogate import Surrogate
+from cato.surrogate import Surrogate, next_past
 
 Arrays = dict[str, Tensor]
 """The inputs of a file by name."""
@@ -71,11 +71,10 @@ class Portable(nn.Module):
         shape: tuple[int, ...],
     ) -> Float[Tensor, "B T N C_out"]:
         """`Surrogate.solve` as a loop of the graph: the model is in the file once, not T times."""
-        num_new = self.problem.num_outputs
 
         def step(past: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
             frame = self.surrogate(nodes, past, shape=shape).values
-            return torch.cat((past[..., num_new:], frame), dim=-1), frame.clone()
+            return next_past(past, frame), frame.clone()
 
         _, frames = scan(step, inputs, torch.zeros(self.problem.num_steps))
         return frames.movedim(0, 1)

@@ -12,7 +12,7 @@ from typing import Any
 from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import write_json
-from cato.models.registry import default_model, model_entry
+from cato.models.registry import model_entry
 from cato.studies.outcomes import (
     budget_of,
     by_benchmark,
@@ -25,8 +25,11 @@ from cato.studies.pages import save_page
 from cato.studies.setup import Changes, Setup
 from cato.training.config import RunConfig, recipe
 from cato.training.run import Run
+from cato.training.weights import data_spec
 
 RECIPE = "the recipe"
+FEW = 64
+"""Training samples where data are scarce; the steps stay as many."""
 _PHYSICAL = {"gradient": 0.2, "flux": 0.2, "consistency": 0.05}
 NO_TERM: dict[str, dict[str, dict[str, Any]]] = {
     "no gradient term": {"loss": {"gradient": 0.0}},
@@ -102,6 +105,13 @@ QUESTIONS: dict[str, dict[str, dict[str, dict[str, Any]]]] = {
         "physical terms and gdl": {"loss": _PHYSICAL | {"gdl": 0.1}},
         **NO_TERM,
         "gradients in raw units": {"loss": {"gradient_scale": "raw"}},
+    },
+    "few samples": {
+        "physical loss": {"data": {"count": FEW}},
+        "no physical terms": {
+            "data": {"count": FEW},
+            "loss": {"gradient": 0.0, "flux": 0.0, "consistency": 0.0},
+        },
     },
     "optimizer": {
         "AdamW 1e-3": {"train": {"optimizer": "adamw", "learning_rate": 1e-3}},
@@ -183,7 +193,7 @@ def answers_for(
     if unknown:
         raise InputError(f"no question {unknown[0]!r}; choose from {', '.join(QUESTIONS)}")
     problem = get_benchmark(benchmark).problem(scale)
-    base = recipe(benchmark, scale, default_model(problem)).to_dict()
+    base = recipe(benchmark, scale).to_dict()
     if problem.geometry == "cloud":
         del base["loss"]["gradient_scale"], base["loss"]["gdl"]  # its points have no gradients
     if problem.time == "steady":
@@ -192,14 +202,15 @@ def answers_for(
     for question in questions or QUESTIONS:
         for answer, settings in QUESTIONS[question].items():
             if all(set(new) <= set(base[group]) for group, new in settings.items()):
-                changes = {
+                others = {
                     group: {
                         name: value for name, value in new.items() if base[group][name] != value
                     }
                     for group, new in settings.items()
                 }
+                changes = {group: new for group, new in others.items() if new}
                 before = [known for (asked, _), known in chosen.items() if asked == question]
-                if any(changes.values()) and changes not in before:
+                if changes and changes not in before:
                     chosen[question, answer] = changes
     return chosen
 
@@ -211,7 +222,10 @@ def one_change(setup: Setup, benchmark: str, changes: Changes, seed: int) -> tup
     the recipe itself is that of the comparison.
     """
     model = setup.own_model(benchmark)
-    config = setup.config(benchmark, model, changes, {"train": {"seed": seed}})
+    train = {"seed": seed}
+    if "data" in changes:  # with fewer samples there are as many steps
+        train["steps"] = setup.num_steps(recipe(benchmark, setup.scale, model))
+    config = setup.config(benchmark, model, changes, {"train": train})
     settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
     return setup.job(benchmark, "_".join(settings).replace(" ", "") or model, seed), config
 
@@ -219,13 +233,17 @@ def one_change(setup: Setup, benchmark: str, changes: Changes, seed: int) -> tup
 def _row(
     benchmark: str, question: str, answer: str, runs: list[Run], changes: Changes
 ) -> dict[str, Any]:
+    config = runs[0].config
     return {
         "benchmark": benchmark,
-        "model": runs[0].config.model_name,
+        "model": config.model_name,
         "question": question,
         "answer": answer,
         "changes": {group: dict(new) for group, new in changes.items()},
-        "settings": {g: runs[0].config.to_dict()[g] for g in ("model", "loss", "train")},
+        "settings": {
+            **{group: config.to_dict()[group] for group in ("model", "loss", "train")},
+            "data": {"count": data_spec(config).counts["train"]},
+        },
         "parameters": size_of(runs[0]),
         **outcome(runs),
         **gradient_errors(runs),

@@ -20,17 +20,16 @@ from cato.training.config import RunConfig
 
 RATES = (1e-3, 3e-3, 1e-2)
 """Of AdamW; Muon's is twice that, as in the defaults."""
+TRIED_ON = ("darcy", "pipe")
+"""Where the rates are tried."""
 
 
-def rates(
-    models: Sequence[str], setup: Setup, benchmarks: Sequence[str] = ("darcy", "pipe")
-) -> dict[str, Any]:
+def rates(models: Sequence[str], setup: Setup) -> dict[str, Any]:
     """Train what is missing and write rates.json and rates.md.
 
     Args:
         models: Their names.
         setup: Of the trainings.
-        benchmarks: Where to try the rates.
 
     Returns:
         The contents of rates.json.
@@ -39,7 +38,7 @@ def rates(
     keys: dict[tuple[str, float, str], list[str]] = {}
     for seed in setup.seeds:
         for model in models:
-            for benchmark in benchmarks:
+            for benchmark in TRIED_ON:
                 for rate in RATES:
                     train = settings_of(rate) | {"seed": seed}
                     words = (benchmark, setup.scale, model, setup.budget, f"rate{rate:g}")

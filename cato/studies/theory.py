@@ -83,7 +83,7 @@ def _setting(settings: dict[str, Any]) -> list[str]:
 def _realisation(rows: list[dict[str, Any]], products: list[dict[str, float]]) -> list[str]:
     exceeded = sum(e > b for row in rows for e, b in zip(row["errors"], row["bounds"], strict=True))
     total = sum(len(row["errors"]) for row in rows)
-    steps, errors = (np.array([row[key] for row in products]) for key in ("step", "error"))
+    steps, errors = ([row[key] for row in products] for key in ("step", "error"))
     order = log_slope(steps, errors)
     lines = [
         "## Lemma 1: the construction in the real module",
@@ -116,8 +116,8 @@ def _realisation(rows: list[dict[str, Any]], products: list[dict[str, float]]) -
     ]
     for rank in dict.fromkeys(row["rank"] for row in rows):
         some = [row for row in rows if row["rank"] == rank]
-        widths = np.array([row["width"] for row in some])
-        found = np.array([np.median(row["errors"]) for row in some])
+        widths = [row["width"] for row in some]
+        found = [float(np.median(row["errors"])) for row in some]
         orders = log_slope(widths, found), log_slope(widths[-2:], found[-2:])
         lines.append(f"| {rank} | {-orders[0]:.1f} | {-orders[1]:.1f} |")
     return [

@@ -40,6 +40,10 @@ class Claim:
     verdict: str
 
 
+Stated = tuple[str, str, str, str]
+"""A claim without its setting: text, paper, ours, verdict."""
+
+
 def lower(
     ours: Mapping[str, Any],
     theirs: Mapping[str, Any],

@@ -10,7 +10,7 @@ from cato.problem import Problem
 from cato.progress import progress_bar
 from cato.surrogate import Surrogate
 from cato.training.conformal import Band, num_nodes_needed
-from cato.training.evaluate import NODES_AT_ONCE, SAMPLES_AT_ONCE
+from cato.training.evaluate import samples_at_once
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,8 +75,7 @@ def _batch(samples: list[OwnSample]) -> list[OwnSample]:
     """The first samples, as long as they have the mesh of the first and fit into memory."""
     first = samples[0]
     num_nodes = first.coords.size // first.coords.shape[-1]
-    most = max(1, min(SAMPLES_AT_ONCE, NODES_AT_ONCE // num_nodes))
-    same = [sample.mesh == first.mesh for sample in samples[:most]]
+    same = [sample.mesh == first.mesh for sample in samples[: samples_at_once(num_nodes)]]
     return samples[: same.index(False) if False in same else len(same)]
 
 

@@ -17,7 +17,7 @@ from cato.config import Count, NonNegative, Positive, from_dict, to_dict
 from cato.data.benchmarks import get_benchmark
 from cato.data.own.naming import Naming
 from cato.errors import InputError
-from cato.models.registry import model_entry
+from cato.models.registry import default_model, model_entry
 from cato.physics import LossConfig
 
 Seed = Annotated[int, Ge(0)]
@@ -155,10 +155,16 @@ def run_config(values: dict[str, Any], where: str) -> RunConfig:
     return config
 
 
-def recipe(benchmark: str, scale: str, model_name: str) -> RunConfig:
-    """The settings the library recommends for a model on a benchmark."""
-    get_benchmark(benchmark).scale(scale)  # refuses what does not exist
-    return _recipe(benchmark, scale, model_name, {})
+def recipe(benchmark: str, scale: str, model_name: str | None = None) -> RunConfig:
+    """The settings the library recommends for a model on a benchmark.
+
+    Args:
+        benchmark: Such as darcy.
+        scale: paper, small or smoke.
+        model_name: CATO for the geometry by default.
+    """
+    problem = get_benchmark(benchmark).problem(scale)  # refuses what does not exist
+    return _recipe(benchmark, scale, model_name or default_model(problem), {})
 
 
 def own_recipe(data: DataConfig, scale: str, model_name: str) -> RunConfig:

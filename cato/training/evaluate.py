@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cato.data.dataset import Dataset, Splits, load_dataset
+from cato.data.dataset import Dataset, Splits, load_spec
 from cato.data.draw import draw
 from cato.data.spec import DataSpec
 from cato.errors import InputError
@@ -17,7 +17,6 @@ from cato.files import write_json
 from cato.physics import relative_l2, relative_l2_per_frame, summarise
 from cato.progress import note
 from cato.surrogate import Surrogate
-from cato.training.checkpoint import load_checkpoint
 from cato.training.config import RunConfig
 from cato.training.conformal import (
     Band,
@@ -30,6 +29,7 @@ from cato.training.conformal import (
 )
 from cato.training.run import Run
 from cato.training.weights import (
+    best_step,
     data_spec,
     load_run_splits,
     load_surrogate,
@@ -45,6 +45,11 @@ SOLVER_SAMPLES = 5
 """Samples on which the solver is timed."""
 
 
+def samples_at_once(num_nodes: int) -> int:
+    """How many samples of so many nodes are solved together."""
+    return max(1, min(SAMPLES_AT_ONCE, NODES_AT_ONCE // num_nodes))
+
+
 @torch.no_grad()
 def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
     """The surrogate's solutions for all samples, on the CPU."""
@@ -52,7 +57,7 @@ def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
     was_training = surrogate.training
     surrogate.eval()
     solutions = []
-    step = max(1, min(SAMPLES_AT_ONCE, NODES_AT_ONCE // data.problem.num_nodes))
+    step = samples_at_once(data.problem.num_nodes)
     for first in range(0, len(data), step):
         batch = data.batch(slice(first, first + step))
         mask = None if batch.mask is None else batch.mask.to(device)
@@ -134,6 +139,8 @@ class EvaluatedRun(NamedTuple):
     figures: dict[str, Any]
     path: Path
     evaluation: Evaluation
+    surrogate: Surrogate
+    data: Dataset
 
 
 def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -> EvaluatedRun:
@@ -175,7 +182,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     suffix = ("" if split == "test" else f"-{split}") + (f"-r{resolution}" if resolution else "")
     path = run.folder / f"evaluation{suffix}.json"
     write_json(path, figures)
-    return EvaluatedRun(figures, path, evaluation)
+    return EvaluatedRun(figures, path, evaluation, surrogate, data)
 
 
 def _data_words(config: RunConfig) -> str:
@@ -200,15 +207,7 @@ def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, Da
         )
     require_same_data(run)
     spec = replace(data_spec(config), count=None, resolution=resolution, splits=(split,))
-    splits = load_dataset(
-        spec.benchmark,
-        spec.scale,
-        seed=spec.seed,
-        resolution=resolution,
-        splits=spec.splits,
-        root=Path(config.data.root),
-    )
-    return splits, spec
+    return load_spec(spec, Path(config.data.root)), spec
 
 
 def train_mean(splits: Splits) -> Tensor | None:
@@ -218,9 +217,8 @@ def train_mean(splits: Splits) -> Tensor | None:
 
 def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
     """The band of the run's best weights, kept in its folder; None with few validation samples."""
-    checkpoint = load_checkpoint(run.checkpoints, "best")
-    assert checkpoint is not None
-    step = int(checkpoint.state["step"])
+    step = best_step(run)
+    assert step is not None
     band = load_band(run.source, step)
     if band is not None:
         return band

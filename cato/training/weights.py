@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from cato.data.dataset import Splits, load_dataset
+from cato.data.dataset import Splits, load_spec
 from cato.data.normalise import Normaliser
 from cato.data.original import read_original
 from cato.data.own.splits import own_splits
@@ -42,14 +42,7 @@ def load_splits(config: RunConfig) -> Splits:
         )
     if data.original is not None:
         return read_original(config.benchmark, Path(data.original))
-    return load_dataset(
-        config.benchmark,
-        config.scale,
-        seed=data.seed,
-        count=data.count,
-        resolution=data.resolution,
-        root=Path(data.root),
-    )
+    return load_spec(data_spec(config), Path(data.root))
 
 
 def load_run_splits(run: Run) -> Splits:
@@ -94,10 +87,16 @@ def _is_key_of(run: Run, key: str) -> bool:
     return run.record.get("data", "") in ("", key)
 
 
+def best_step(run: Run) -> int | None:
+    """The step that gave a run its best weights; None before the first."""
+    checkpoint = load_checkpoint(run.checkpoints, "best")
+    return None if checkpoint is None else int(checkpoint.state["step"])
+
+
 def load_run_band(run: Run) -> Band | None:
     """The band around the predictions of a run's best weights; None before they are evaluated."""
-    checkpoint = load_checkpoint(run.checkpoints, "best")
-    return None if checkpoint is None else load_band(run.source, int(checkpoint.state["step"]))
+    step = best_step(run)
+    return None if step is None else load_band(run.source, step)
 
 
 def load_surrogate(run: Run) -> Surrogate:

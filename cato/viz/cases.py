@@ -33,7 +33,7 @@ class Case:
         coords: (N, D).
         inputs: (N, C_in).
         truth: (T, N, C_out).
-        prediction: As `truth`; None where there is no surrogate.
+        prediction: As `truth`.
         slopes: Of the first output, on steady meshes only.
     """
 
@@ -41,12 +41,12 @@ class Case:
     coords: np.ndarray
     inputs: np.ndarray
     truth: np.ndarray
-    prediction: np.ndarray | None = None
+    prediction: np.ndarray
     slopes: Slopes | None = None
 
 
-def case_of(data: Dataset, index: int, surrogate: Surrogate | None = None) -> Case:
-    """Sample number `index`, solved if a surrogate is given."""
+def case_of(data: Dataset, index: int, surrogate: Surrogate) -> Case:
+    """Sample number `index`, and what the surrogate makes of it."""
     problem = data.problem
     batch = data.batch([index])
     kept = slice(None) if batch.mask is None else batch.mask[0]
@@ -55,20 +55,19 @@ def case_of(data: Dataset, index: int, surrogate: Surrogate | None = None) -> Ca
         in_time = values[None] if problem.time == "steady" else values
         return in_time[:, kept].numpy()
 
-    case = Case(
-        problem,
-        batch.coords[0, kept].numpy(),
-        batch.inputs[0, kept].numpy(),
-        frames(batch.targets[0]),
-    )
-    if surrogate is None:
-        return case
     solution = solve_one(surrogate, data, index)
     slopes = None
     if problem.time == "steady" and problem.geometry != "cloud":
         with suppress(InputError):  # a folded mesh has no gradients
             slopes = _slopes(surrogate, problem, batch, solution)
-    return Case(problem, case.coords, case.inputs, case.truth, frames(solution), slopes)
+    return Case(
+        problem,
+        batch.coords[0, kept].numpy(),
+        batch.inputs[0, kept].numpy(),
+        frames(batch.targets[0]),
+        frames(solution),
+        slopes,
+    )
 
 
 def solve_one(surrogate: Surrogate, data: Dataset, index: int) -> torch.Tensor:

@@ -1,20 +1,26 @@
-"""The learned chart of a model beside the physical grid."""
+"""The chart of a model beside the physical grid."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from cato.data.dataset import Dataset
+from cato.models.cato.chart import ChartKind
 from cato.problem import Problem
 from cato.surrogate import Surrogate
 from cato.viz.fields import draw_mesh, new_figure
 from cato.viz.views import Window, window_of
 
+KINDS: dict[ChartKind, str] = {
+    "learned": "which was trained with the rest of the model",
+    "normalised": "each sample's bounding box scaled to [−1, 1]",
+    "raw": "the coordinates as the model gets them",
+}
+"""What the charts are; without any there is nothing to show."""
 COLOURS = ("tab:blue", "tab:orange")
 """Of the grid lines that are fixed in the first and in the second mesh index."""
 
@@ -32,21 +38,32 @@ class Space(NamedTuple):
 
 
 def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure | None:
-    """The physical grid of a sample beside the learned chart; None for models without a chart."""
+    """The nodes of a sample in the plane and in the chart; None for models without a chart."""
     problem = data.problem
-    chart = getattr(surrogate.model, "chart", None)
-    if chart is None or problem.dimension != 2:
+    if surrogate.chart is None or problem.dimension != 2:
         return None
     batch = data.batch([index])
-    with torch.no_grad():
-        zeta = chart(surrogate.normaliser.encode_coords(batch.coords.to(surrogate.device)))[0]
-    kept = slice(None) if batch.mask is None else batch.mask[0]
-    nodes, charted = batch.coords[0, kept].numpy(), zeta.cpu()[kept].numpy()
+    # Without padding: the normalised chart looks at all points that it is given.
+    coords = batch.coords if batch.mask is None else batch.coords[:, batch.mask[0]]
+    zeta = surrogate.charted(coords.to(surrogate.device))
+    assert zeta is not None
+    nodes, charted = coords[0].numpy(), zeta[0].cpu().numpy()
+    physical = "physical points" if problem.geometry == "cloud" else "physical grid"
     spaces = [
-        Space("physical grid", nodes, window_of(problem, nodes), ("x", "y")),
-        Space("learned chart", charted, Window.around(charted)),
+        Space(physical, nodes, window_of(problem, nodes), ("x", "y")),
+        Space(f"{surrogate.chart.kind} chart", charted, Window.around(charted)),
     ]
     return spaces_figure(problem, spaces)
+
+
+def chart_words(surrogate: Surrogate) -> str:
+    """What the chart is, and what CATO on meshes or CATO-PC on clouds uses it for."""
+    assert surrogate.chart is not None
+    kind = surrogate.chart.kind
+    chart = f"the {kind} chart, {KINDS[kind]}"
+    if surrogate.problem.geometry == "cloud":
+        return f"Beside the coordinates, the lift and the messages between points see {chart}."
+    return f"Attention measures distance in {chart}."
 
 
 def spaces_figure(

@@ -1,6 +1,5 @@
 """Deformed meshes: pictures of problems whose outputs are positions and displacements of nodes."""
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,10 +37,9 @@ class Deformation:
 
 def deformed_sample(case: Case, title: str) -> Figure:
     """The mesh at rest; then for some times truth, prediction and the distance of their nodes."""
-    assert case.prediction is not None
     view = view_of(case.problem)
     truth, answer = Deformation(case, case.truth), Deformation(case, case.prediction)
-    window = deformed_window([case])
+    window = deformed_window(case)
     distance = np.linalg.norm(answer.positions - truth.positions, axis=-1)
     limits = {"vmin": 0.0, "vmax": float(truth.moved.max())}
     scale = {"vmin": 0.0, "vmax": float(distance.max()), "cmap": ERROR}
@@ -65,27 +63,6 @@ def deformed_sample(case: Case, title: str) -> Figure:
     colour_bar(moved, list(axes[1:, :2].flat), with_unit(case, "displacement"), num_rows)
     colour_bar(apart, list(axes[1:, 2]), with_unit(case, "distance of nodes"), num_rows)
     hide_empty(axes)
-    return figure
-
-
-def deformed_data(cases: list[Case], title: str) -> Figure:
-    """A row for each sample: the mesh at rest, then some frames."""
-    view = view_of(cases[0].problem)
-    deformations = [Deformation(case, case.truth) for case in cases]
-    window = deformed_window(cases)
-    limits = {"vmin": 0.0, "vmax": max(float(d.moved.max()) for d in deformations)}
-    steps = chosen(cases[0].problem.num_steps, NUM_FRAMES)[1:] or [0]
-    size = (11.8, len(cases) * deformed_height(window, 2.6) + 0.3)
-    figure, axes = new_figure(len(cases), len(steps) + 1, size, title)
-    for case, deformation, panels in zip(cases, deformations, axes, strict=True):
-        draw_rest(panels[0], case, window)
-        for step, panel in zip(steps, panels[1:], strict=True):
-            nodes, values = deformation.positions[step], deformation.moved[step]
-            moved = draw_mesh_at(panel, case, window, step, nodes, values, **limits)
-    axes[0, 0].set_title(rest_title(cases[0]), fontsize=9)
-    for step, panel in zip(steps, axes[0, 1:], strict=True):
-        panel.set_title(view.time_title(step), fontsize=9)
-    colour_bar(moved, list(axes.flat), with_unit(cases[0], "displacement"), len(cases))
     return figure
 
 
@@ -137,14 +114,11 @@ def die_contour(case: Case, step: int) -> tuple[np.ndarray, np.ndarray]:
     return top[:, 0], top[:, 1] + above - travel * (step + 1) / case.problem.num_steps
 
 
-def deformed_window(cases: Sequence[Case]) -> Window:
-    """What holds all frames of all cases, and their dies at rest."""
-    parts = [Deformation(case, case.truth).positions.reshape(-1, 2) for case in cases]
-    parts += [
-        np.stack(die_contour(case, AT_REST), axis=-1)
-        for case in cases
-        if view_of(case.problem).die_travel
-    ]
+def deformed_window(case: Case) -> Window:
+    """What holds all frames, and the die at rest."""
+    parts = [Deformation(case, case.truth).positions.reshape(-1, 2)]
+    if view_of(case.problem).die_travel:
+        parts.append(np.stack(die_contour(case, AT_REST), axis=-1))
     return Window.around(np.concatenate(parts))
 
 

@@ -30,14 +30,14 @@ from cato.viz.fields import (
     ERROR,
     colour_bar,
     draw_field,
-    draw_nodes,
     error_limits,
     hide_empty,
     new_figure,
     panel_height,
     value_limits,
 )
-from cato.viz.views import chosen, is_deformed, view_of
+from cato.viz.figures import draw_input
+from cato.viz.views import chosen, is_deformed, names_of, view_of
 
 NUM_TIMES = 5
 """Columns of a strip."""
@@ -61,16 +61,10 @@ class Answer(NamedTuple):
         return f"{self.name}, error {self.error:.2%}"
 
     @property
-    def prediction(self) -> np.ndarray:
-        """(T, N, C_out)."""
-        assert self.case.prediction is not None
-        return self.case.prediction
-
-    @property
     def frame_errors(self) -> np.ndarray:
         """Relative L2 error of every frame."""
         axes = (1, 2)
-        apart = np.sqrt(np.square(self.prediction - self.case.truth).sum(axes))
+        apart = np.sqrt(np.square(self.case.prediction - self.case.truth).sum(axes))
         return apart / np.sqrt(np.square(self.case.truth).sum(axes))
 
 
@@ -92,7 +86,7 @@ def _steady(answers: Sequence[Answer], title: str) -> Figure:
     num_columns, num_rows = len(answers) + 1, 2 * problem.num_outputs
     height = panel_height(problem, coords, 9.8 / num_columns) + 0.3
     figure, axes = new_figure(num_rows, num_columns, (11.6, num_rows * height + 0.3), title)
-    for channel, name in enumerate(problem.outputs):
+    for channel, name in enumerate(names_of(problem)):
         values, errors = axes[2 * channel], axes[2 * channel + 1]
         drawn, apart = _draw_frame(values, errors[1:], answers, 0, channel)
         colour_bar(drawn[0], list(values), name)
@@ -100,20 +94,9 @@ def _steady(answers: Sequence[Answer], title: str) -> Figure:
         values[0].set_title("truth", fontsize=9)
         for panel, answer in zip(values[1:], answers, strict=True):
             panel.set_title(answer.title, fontsize=9)
-    _draw_input(axes[1, 0], case)
+    draw_input(axes[1, 0], case)
     hide_empty(axes)
     return figure
-
-
-def _draw_input(axes: Axes, case: Case) -> None:
-    """The first input channel, or the nodes where there is none."""
-    problem = case.problem
-    if problem.num_inputs:
-        title = f"input {problem.inputs[0]}"
-        colour_bar(draw_field(axes, problem, case.coords, case.inputs[:, 0], title), [axes])
-    else:
-        name = "points" if problem.geometry == "cloud" else "mesh"
-        draw_nodes(axes, problem, case.coords, f"input: {name}")
 
 
 def _draw_frame(
@@ -126,8 +109,8 @@ def _draw_frame(
     def draw(panel: Axes, field: np.ndarray, style: dict[str, Any]) -> Collection | None:
         return draw_field(panel, case.problem, case.coords, field[step, :, channel], **style)
 
-    fields = [case.truth, *(answer.prediction for answer in answers)]
-    apart = [answer.prediction - case.truth for answer in answers]
+    fields = [case.truth, *(answer.case.prediction for answer in answers)]
+    apart = [answer.case.prediction - case.truth for answer in answers]
     return (
         [draw(panel, field, limits) for panel, field in zip(values, fields, strict=True)],
         [draw(panel, field, scale) for panel, field in zip(errors, apart, strict=True)],
@@ -143,7 +126,7 @@ def _strips(answers: Sequence[Answer], title: str) -> Figure:
     height = panel_height(problem, case.coords, 1.5) + 0.2
     num_all = num_rows * problem.num_outputs
     figure, axes = new_figure(num_all, len(steps), (9.4, num_all * height + 0.4), title)
-    for channel, name in enumerate(problem.outputs):
+    for channel, name in enumerate(names_of(problem)):
         rows = axes[channel * num_rows : (channel + 1) * num_rows]
         values, errors = rows[:num_values], rows[num_values:]
         for column, step in enumerate(steps):
@@ -165,9 +148,9 @@ def _deformed(answers: Sequence[Answer], title: str) -> Figure:
     """At some times the deformed meshes, below them how far nodes are from where they should be."""
     case = answers[0].case
     truth = Deformation(case, case.truth)
-    moves = [truth, *(Deformation(case, answer.prediction) for answer in answers)]
+    moves = [truth, *(Deformation(case, answer.case.prediction) for answer in answers)]
     distances = [np.linalg.norm(move.positions - truth.positions, axis=-1) for move in moves[1:]]
-    window = deformed_window([case])
+    window = deformed_window(case)
     limits = {"vmin": 0.0, "vmax": float(truth.moved.max())}
     scale = {"vmin": 0.0, "vmax": float(np.max(distances)) or 1.0, "cmap": ERROR}
     steps = chosen(case.problem.num_steps, NUM_DEFORMED + 1)[-NUM_DEFORMED:]
@@ -183,7 +166,7 @@ def _deformed(answers: Sequence[Answer], title: str) -> Figure:
             apart = draw_mesh_at(panel, case, window, step, nodes, distance[step], **scale)
         values[0].set_ylabel(view_of(case.problem).time_title(step), fontsize=9)
         colour_bar(drawn, list(values), with_unit(case, "moved"))
-        colour_bar(apart, list(errors[1:]), with_unit(case, "distance"))
+        colour_bar(apart, list(errors[1:]), with_unit(case, "distance to the truth"))
     draw_rest(axes[1, 0], case, window)
     axes[1, 0].set_title(rest_title(case), fontsize=8)
     axes[0, 0].set_title("truth", fontsize=9)
@@ -201,7 +184,7 @@ def gallery_animation(answers: Sequence[Answer], path: Path, title: str = "") ->
     height = 2 * panel_height(problem, case.coords, 8.2 / (len(answers) + 1)) + 1.1
     figure, axes = new_figure(2, len(answers) + 1, (9.6, height), title)
     drawn, apart = _draw_frame(axes[0], axes[1, 1:], answers, 0, 0)
-    colour_bar(drawn[0], list(axes[0]), problem.outputs[0])
+    colour_bar(drawn[0], list(axes[0]), names_of(problem)[0])
     colour_bar(apart[0], list(axes[1, 1:]), "error")
     times = np.array([view.time(step) for step in range(problem.num_steps)])
     for answer, panel in zip(answers, axes[0, 1:], strict=True):
@@ -215,8 +198,8 @@ def gallery_animation(answers: Sequence[Answer], path: Path, title: str = "") ->
     axes[0, 0].set_title(f"truth, {view.time_title(problem.num_steps - 1)}", fontsize=9)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # or the panels would tremble
-    fields = [case.truth, *(answer.prediction for answer in answers)]
-    fields += [answer.prediction - case.truth for answer in answers]
+    fields = [case.truth, *(answer.case.prediction for answer in answers)]
+    fields += [answer.case.prediction - case.truth for answer in answers]
     with atomic_write(path) as temporary:
         writer = PillowWriter(FRAMES_PER_SECOND)
         # Pillow tells the format by the name, which a temporary file does not have.
@@ -243,5 +226,5 @@ def _limits(answers: Sequence[Answer], channel: int) -> dict[str, Any]:
 def _error_limits(answers: Sequence[Answer], channel: int) -> dict[str, Any]:
     """Colours for the errors of all models in all frames."""
     case = answers[0].case
-    apart = np.stack([(answer.prediction - case.truth)[..., channel] for answer in answers])
+    apart = np.stack([(answer.case.prediction - case.truth)[..., channel] for answer in answers])
     return error_limits(case.problem, case.coords, apart)

@@ -12,21 +12,15 @@ from matplotlib.figure import Figure
 
 from cato.data.benchmarks import get_benchmark
 from cato.data.dataset import Dataset
-from cato.errors import InputError
 from cato.files import atomic_write
 from cato.models.registry import model_entry
 from cato.problem import Problem
 from cato.surrogate import Surrogate
 from cato.training.evaluate import Evaluation, evaluate_run
 from cato.training.run import Run
-from cato.training.weights import load_splits, load_surrogate
-from cato.viz.figures import (
-    chart_figure,
-    error_histogram,
-    frame_error_curve,
-    sample_figure,
-    training_curve,
-)
+from cato.viz.chart import chart_figure, chart_words
+from cato.viz.curves import error_histogram, frame_error_curve, training_curve
+from cato.viz.figures import sample_figure
 
 PAGE = Template("""<!doctype html>
 <html lang="en">
@@ -73,10 +67,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     Returns:
         The path of the report and the figures of `evaluate_run`.
     """
-    surrogate = load_surrogate(run)
-    test = load_splits(run.config).test
-    evaluated = evaluate_run(run, "test")
-    figures, evaluation = evaluated.figures, evaluated.evaluation
+    figures, _, evaluation, surrogate, test = evaluate_run(run, "test")
     title, description = _subject(run)
     model = model_entry(run.config.model_name)
     album = Album(run.folder / "figures")
@@ -90,7 +81,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         sections.append(_section("Band", _band(figures["band"])))
     chart = chart_figure(surrogate, test)
     if chart is not None:
-        text = "<p>Attention measures distance in the learned chart, not on the physical grid.</p>"
+        text = f"<p>{escape(chart_words(surrogate))}</p>"
         sections.append(_section("Chart", text + album.add("chart", chart)))
     sections.append(_section("Reproduce", _reproduce(run)))
     path = run.folder / "report.html"
@@ -172,12 +163,8 @@ def _samples(surrogate: Surrogate, test: Dataset, evaluation: Evaluation, album:
     images = []
     for label, index in chosen.items():
         title = f"{label} sample: number {index}, error {100 * evaluation.errors[index]:.2f} %"
-        try:
-            figure = sample_figure(surrogate, test, index, title)
-        except InputError as error:  # a folded mesh has no gradient to draw
-            images.append(f"<p>{escape(title)}: no picture, because {escape(str(error))}.</p>")
-        else:
-            images.append(album.add(f"sample-{label}", figure))
+        figure = sample_figure(surrogate, test, index, title)
+        images.append(album.add(f"sample-{label}", figure))
     return "".join(images)
 
 

@@ -17,18 +17,15 @@ from cato.viz.fields import (
     panel_height,
     value_limits,
 )
-from cato.viz.views import chosen, view_of
+from cato.viz.views import chosen, names_of, view_of
 
 NUM_FRAMES = 5
 """Columns of a strip."""
-NUM_GIVEN, NUM_ASKED = 2, 4
-"""Inputs and output frames of a sample where there is a row for each."""
 
 
 def strip_sample(case: Case, title: str) -> Figure:
     """Rows of inputs, truth, prediction and error; columns of times."""
     problem, coords = case.problem, case.coords
-    assert case.prediction is not None
     given, steps = chosen(problem.num_inputs, NUM_FRAMES), chosen(problem.num_steps, NUM_FRAMES)
     num_columns = max(len(given), len(steps))
     num_rows = 3 * problem.num_outputs + bool(given)
@@ -37,11 +34,11 @@ def strip_sample(case: Case, title: str) -> Figure:
     rows = list(axes)
     if given:
         panels = rows.pop(0)
-        colour_bar(_draw_inputs(panels, case, given, [case]), list(panels[: len(given)]))
+        colour_bar(_draw_inputs(panels, case, given), list(panels[: len(given)]))
         panels[0].set_ylabel("input", fontsize=9)
     for channel in range(problem.num_outputs):
         truth, answer = case.truth[steps, :, channel], case.prediction[steps, :, channel]
-        limits = _value_limits([case], channel)
+        limits = _value_limits(case, channel)
         scale = error_limits(problem, coords, answer - truth)
         panels = rows.pop(0)
         _draw_frames(panels, case, truth, limits, "truth")
@@ -52,26 +49,8 @@ def strip_sample(case: Case, title: str) -> Figure:
     return figure
 
 
-def strip_data(cases: list[Case], title: str) -> Figure:
-    """A row for each output of each sample: inputs, then frames."""
-    problem = cases[0].problem
-    given, steps = chosen(problem.num_inputs, NUM_GIVEN), chosen(problem.num_steps, NUM_ASKED)
-    num_rows, num_columns = len(cases) * problem.num_outputs, len(given) + len(steps)
-    height = panel_height(problem, cases[0].coords, 1.65) + 0.2
-    figure, axes = new_figure(num_rows, num_columns, (11.4, num_rows * height + 0.3), title)
-    for row, panels in enumerate(axes):
-        case, channel = cases[row // problem.num_outputs], row % problem.num_outputs
-        if given and channel == 0:
-            _draw_inputs(panels[: len(given)], case, given, cases)
-        frames, limits = case.truth[steps, :, channel], _value_limits(cases, channel)
-        _draw_frames(panels[len(given) :], case, frames, limits)
-        _title_times(panels[len(given) :], case, steps, channel)
-    hide_empty(axes)
-    return figure
-
-
 def _draw_frames(
-    panels: np.ndarray, case: Case, frames: np.ndarray, style: dict[str, Any], label: str = ""
+    panels: np.ndarray, case: Case, frames: np.ndarray, style: dict[str, Any], label: str
 ) -> None:
     """A row of (T, N) frames with one colour bar."""
     drawn: list[Axes] = list(panels[: len(frames)])
@@ -81,9 +60,7 @@ def _draw_frames(
     colour_bar(picture, drawn)
 
 
-def _draw_inputs(
-    panels: np.ndarray, case: Case, given: list[int], shared: list[Case]
-) -> Collection | None:
+def _draw_inputs(panels: np.ndarray, case: Case, given: list[int]) -> Collection | None:
     """Past frames in the colours of the frames to come; other inputs each in their own.
 
     Returns:
@@ -94,7 +71,7 @@ def _draw_inputs(
     for panel, channel in zip(panels[: len(given)], given, strict=True):
         values = case.inputs[:, channel]
         if problem.time == "rollout" and problem.num_outputs == 1:
-            common = _draw_scaled(panel, case, values, **_value_limits(shared, 0))
+            common = _draw_scaled(panel, case, values, **_value_limits(case, 0))
         else:
             limits = value_limits(problem, case.coords, values)
             colour_bar(_draw_scaled(panel, case, values, **limits), [panel])
@@ -113,14 +90,13 @@ def _draw_scaled(axes: Axes, case: Case, values: np.ndarray, **style: Any) -> Co
 def _title_times(panels: np.ndarray, case: Case, steps: list[int], channel: int) -> None:
     for panel, step in zip(panels[: len(steps)], steps, strict=True):
         time = view_of(case.problem).time_title(step)
-        panel.set_title(f"{case.problem.outputs[channel]}, {time}", fontsize=9)
+        panel.set_title(f"{names_of(case.problem)[channel]}, {time}", fontsize=9)
 
 
-def _value_limits(cases: list[Case], channel: int) -> dict[str, Any]:
-    """Colour limits of an output channel in all frames, past ones included, of all cases."""
-    problem = cases[0].problem
-    fields = [case.truth[..., channel] for case in cases]
+def _value_limits(case: Case, channel: int) -> dict[str, Any]:
+    """Colour limits of an output channel in all frames, past ones included."""
+    problem, frames = case.problem, case.truth[..., channel]
     if problem.time == "rollout":
-        fields += [case.inputs[:, channel :: problem.num_outputs].T for case in cases]
-    each = [value_limits(problem, cases[0].coords, field) for field in fields]
-    return {"vmin": min(e["vmin"] for e in each), "vmax": max(e["vmax"] for e in each)}
+        past = case.inputs[:, channel :: problem.num_outputs].T
+        frames = np.concatenate((past, frames))
+    return value_limits(problem, case.coords, frames)

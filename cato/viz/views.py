@@ -3,7 +3,8 @@
 A problem without a view of its own is drawn whole, and its frames are numbered.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -55,6 +56,7 @@ class View:
         length_unit: Of positions and displacements.
         die_travel: The first input is the height of a die above the top row of the mesh, which
             comes down evenly by this much until the last frame; 0 where there is no die.
+        names: What outputs are called in pictures, where their names in files are short.
     """
 
     window: Window | None = None
@@ -63,6 +65,7 @@ class View:
     time_unit: str = ""
     length_unit: str = ""
     die_travel: float = 0.0
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def time(self, step: int) -> float:
         """Of the output frame number `step`, counted from 0; their number from 1 if unknown."""
@@ -84,9 +87,10 @@ class View:
 
 VIEWS = {
     # The C-grid reaches 40 chords; the foil is at 0 ≤ x ≤ 1, the supersonic pockets just around.
-    "airfoil": View(window=Window(-0.5, 1.6, -0.8, 0.8)),
+    "airfoil": View(window=Window(-0.5, 1.6, -0.8, 0.8), names={"mach": "Mach number"}),
     # Ten frames are given, at t = 1 … 10.
-    "navier_stokes": View(first_time=11),
+    "navier_stokes": View(first_time=11, names={"w": "vorticity"}),
+    "pipe": View(names={"u_x": "$u_x$"}),
     # The die comes down at 3 m/s for 1 ms, in 20 frames after the start.
     "plasticity": View(
         first_time=0.05, time_step=0.05, time_unit="ms", length_unit="mm", die_travel=3.0
@@ -97,6 +101,12 @@ VIEWS = {
 def view_of(problem: Problem) -> View:
     """The view of a problem."""
     return VIEWS.get(problem.name, View())
+
+
+def names_of(problem: Problem) -> list[str]:
+    """The outputs as pictures call them."""
+    known = view_of(problem).names
+    return [known.get(name, name) for name in problem.outputs]
 
 
 def is_deformed(problem: Problem) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from cato.cli.main import main
 from cato.errors import InputError
 from cato.studies import outcomes
-from cato.studies.ablation import QUESTIONS, ablation, answers_for
+from cato.studies.ablation import FEW, QUESTIONS, ablation, answers_for, one_change
 from cato.studies.outcomes import gradient_errors
 from cato.studies.rates import RATES, rates
 from cato.studies.setup import Setup
@@ -16,6 +16,7 @@ from cato.studies.speeds import speed_key
 from cato.training.config import recipe, run_config
 from cato.training.run import open_run
 from cato.training.train import train
+from cato.training.weights import data_spec
 
 
 def test_every_answer_is_the_recipe_of_some_benchmark_or_asked_there():
@@ -35,6 +36,18 @@ def test_answers_that_come_to_the_same_are_one():
     assert {("loss", "no physical terms"), ("loss", "values alone")} <= set(darcy)
     assert ("loss", "no physical terms") in airfoil
     assert ("loss", "values alone") not in airfoil
+
+
+def test_with_few_samples_there_are_as_many_steps():
+    setup = Setup("small", share=0.4)
+    answers = answers_for("darcy", "small", ["few samples"])
+    _, base = one_change(setup, "darcy", {}, 1)
+    for answer in ("physical loss", "no physical terms"):
+        _, few = one_change(setup, "darcy", answers["few samples", answer], 1)
+        assert few.train == base.train
+        assert data_spec(few).counts == data_spec(base).counts | {"train": FEW}
+    unsteady = answers_for("navier_stokes", "small", ["few samples"])  # has no physical terms
+    assert ("few samples", "no physical terms") not in unsteady
 
 
 def test_clouds_are_asked_what_they_have():

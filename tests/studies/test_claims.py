@@ -215,6 +215,8 @@ def ablated(seeds=(0, 1, 2), **errors):
         "chart": ("chart", "normalised coordinates"),
         "flux": ("loss", "no flux and consistency terms"),
         "plain": ("loss", "no physical terms"),
+        "few": ("few samples", "physical loss"),
+        "few_plain": ("few samples", "no physical terms"),
     }
     rows = [
         {
@@ -239,6 +241,8 @@ def test_parts_that_help_and_parts_that_do_not():
     assert verdict_of(found, "every term") == "shown"
     assert [claim.verdict for claim in found[-2:]] == ["shown", "shown"]  # values and gradients
     assert "without rows +50.0%, without local operator -50.0%" in found[0].ours
+    scarce = ablated(recipe=0.02, plain=0.03, few=0.025, few_plain=0.024)
+    assert verdict_of(ablation_claims(scarce), "data are limited") == "within the spread"
     fixed = ablation_claims(ablated(recipe=0.02, rows=0.03, chart=0.01))
     assert verdict_of(fixed, "every part of CATO") == "shown in part"
     stuck = ablation_claims(ablated(recipe=0.02, plain=0.04))

@@ -39,7 +39,7 @@ def answers_to(geometry="grid", time="steady", num_steps=1, outputs=("u",)):
     if outputs == DEFORMED:
         truth = np.concatenate([x + 0.1 * truth[..., :2], 0.1 * truth[..., :2]], axis=-1)
     noise = rng.normal(size=truth.shape)
-    case = Case(problem, x, rng.normal(size=(30, 1)), truth)
+    case = Case(problem, x, rng.normal(size=(30, 1)), truth, truth)
     return [
         Answer(name, replace(case, prediction=truth + size * noise), size)
         for name, size in zip(NAMES, (1, 2, 4), strict=True)

@@ -9,6 +9,7 @@ from cato.errors import InputError
 from cato.training.evaluate import evaluate_run
 from cato.training.run import open_run
 from cato.training.train import resume, train
+from cato.viz.report import write_report
 
 
 @pytest.fixture
@@ -19,6 +20,7 @@ def run(tmp_path, config_with):
 def use_again(folder):
     yield lambda: resume(folder)
     yield lambda: evaluate_run(open_run(folder))
+    yield lambda: write_report(open_run(folder))
     yield lambda: evaluate_run(open_run(folder), resolution=21)
 
 

@@ -16,7 +16,7 @@ from cato.data.draw import draw
 from cato.data.generate import generate
 from cato.data.spec import DataSpec
 from cato.errors import InputError
-from cato.models.registry import MODELS, build_model, default_model, model_entry
+from cato.models.registry import MODELS, build_model, model_entry
 from cato.studies.rates import settings_of
 from cato.training.config import command_of, recipe, run_config
 from cato.training.evaluate import evaluate_run
@@ -37,13 +37,9 @@ TABLES = {
 each_benchmark = pytest.mark.parametrize("name", BENCHMARKS)
 
 
-def recipe_of(name, scale):
-    return recipe(name, scale, default_model(BENCHMARKS[name].problem(scale)))
-
-
 @each_benchmark
 def test_paper_recipes_are_the_papers_tables(name):
-    config = recipe_of(name, "paper")
+    config = recipe(name, "paper")
     model, loss, training = config.model, config.loss, config.train
     weights = (loss.gradient, loss.flux, loss.consistency, loss.gdl)
     assert (model.width, *weights, training.learning_rate, training.batch_size) == TABLES[name]
@@ -57,7 +53,7 @@ def test_paper_recipes_are_the_papers_tables(name):
 @each_benchmark
 @pytest.mark.parametrize("scale", ["paper", "small", "smoke"])
 def test_every_recipe_builds_its_model(name, scale):
-    config = recipe_of(name, scale)
+    config = recipe(name, scale)
     build_model(config.model_name, config.model, BENCHMARKS[name].problem(scale))
     assert command_of(config).split()[:3] == ["cato", "train", name]
 
@@ -124,7 +120,7 @@ def test_samples_are_a_function_of_the_seed(name):
 
 @each_benchmark
 def test_every_benchmark_goes_the_whole_way(name, tmp_path):
-    values = recipe_of(name, "smoke").to_dict()
+    values = recipe(name, "smoke").to_dict()
     values["data"]["root"] = str(tmp_path / "data")
     values["train"] |= {"accelerator": "cpu", "epochs": 1}
     values["model"] |= {"width": 8, "depth": 1}

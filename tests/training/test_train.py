@@ -270,6 +270,24 @@ def test_impossible_minutes_write_nothing(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("what", ["darcy", "plate.h5"])
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("train_settings", None),
+        ("data_settings", 3),
+        ("model_config", {"width": 8}),
+        ("scale_settings", {}),
+        ("epochs", 5),
+    ],
+)
+def test_wrong_settings_are_refused_first(what, name, value, tmp_path):
+    """Before the data are looked for: the file does not exist."""
+    with pytest.raises(InputError, match=f"does not take {name}=.*settings are dictionaries"):
+        cato.train(what, "smoke", out=tmp_path / "run", **{name: value})
+    assert not list(tmp_path.iterdir())
+
+
 def test_physical_loss_settings_of_a_cloud_are_refused(config_with):
     from cato.physics import LossConfig, PhysicalLoss
     from cato.problem import Problem

@@ -83,7 +83,7 @@ def own_splits(
         return splits
     if count > len(splits.train):
         raise InputError(f"{path} has {len(splits.train)} training samples, not {count}")
-    return Splits(splits.problem, splits.datasets | {"train": splits.train.subset(slice(count))})
+    return splits.with_first(count)
 
 
 @lru_cache(maxsize=1)  # a training, its evaluation and its report read the same file

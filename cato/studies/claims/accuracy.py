@@ -18,6 +18,7 @@ from cato.studies.verdicts import (
     SHOWN,
     TOO_SHORT,
     Claim,
+    Stated,
     at_least,
     decide,
     has_learnt,
@@ -43,8 +44,6 @@ PRONOUNCED = ("navier_stokes", "plasticity")
 """Where the paper's gains are largest."""
 
 Row = dict[str, Any]
-Stated = tuple[str, str, str, str]
-"""A claim without its setting: text, paper, ours, verdict."""
 
 
 class Reduction(NamedTuple):
