@@ -31,13 +31,14 @@ from torch import Tensor, nn
 from cato.data.benchmarks import get_benchmark
 from cato.errors import Interrupted
 from cato.files import read_json, write_json
+from cato.models.contract import Operator
 from cato.models.registry import build_model
 from cato.physics import PhysicalLoss, inverse_metric
 from cato.problem import Problem
 from cato.studies.flops import count_flops
 from cato.studies.references import REFERENCES
 from cato.subprocesses import start_module
-from cato.training.config import recipe
+from cato.training.config import RunConfig, recipe
 from cato.training.optim import build_optimizers
 
 BATCH, REPEATS, MATMUL = 4, 3, 2048
@@ -73,8 +74,8 @@ def measured(kind: str, folder: Path, settings: Mapping[str, Any]) -> dict[str, 
 def kept_at(kind: str, folder: Path, settings: Mapping[str, Any]) -> Path:
     """The file of a measurement; a recipe that is changed has another."""
     words = ["_".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in settings.values()]
-    model = "cato" if settings["model"] in REFERENCES else settings["model"]
-    config = recipe(settings.get("benchmark", GROWTH), settings["scale"], model).to_dict()
+    where = settings.get("benchmark", GROWTH), settings["scale"]
+    config = recipe_of(*where, settings["model"]).to_dict()
     words.append(digest([config[group] for group in ("model", "loss", "train")]))
     return folder / f"{'-'.join((kind, *words))}.json"
 
@@ -122,8 +123,9 @@ def _end_with_study() -> None:
 
 def step_cost(benchmark: str, scale: str, model: str, repeats: int = REPEATS) -> dict[str, Any]:
     """Training step (forward, the recipe's loss, backward, update) of a model by its recipe."""
-    config, problem = recipe(benchmark, scale, model), get_benchmark(benchmark).problem(scale)
-    operator = build_model(model, config.model, problem)
+    config, problem = recipe_of(benchmark, scale, model), get_benchmark(benchmark).problem(scale)
+    operator = subject(model, scale, problem, benchmark)
+    assert isinstance(operator, Operator)
     coords, features = inputs_of(problem, BATCH)
     targets = torch.randn(BATCH, problem.num_nodes, problem.num_outputs)
     metric = inverse_metric(coords[0], problem.shape, problem.periodic, problem.period)
@@ -203,12 +205,18 @@ def _is_affordable(row: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
     return seconds < LONGEST_FORWARD and memory < LARGEST_FORWARD
 
 
-def subject(model: str, scale: str, problem: Problem) -> nn.Module:
-    """A model of the library by its Darcy recipe, or one of the references by that of CATO."""
+def subject(model: str, scale: str, problem: Problem, benchmark: str = GROWTH) -> nn.Module:
+    """A model of the library by its recipe, or one of the references by that of CATO."""
+    config = recipe_of(benchmark, scale, model).model
     if model in REFERENCES:
         _, build = REFERENCES[model]
-        return build(recipe(GROWTH, scale, "cato").model, problem)
-    return build_model(model, recipe(GROWTH, scale, model).model, problem)
+        return build(config, problem)
+    return build_model(model, config, problem)
+
+
+def recipe_of(benchmark: str, scale: str, model: str) -> RunConfig:
+    """Of a model of the library; the references have that of CATO."""
+    return recipe(benchmark, scale, "cato" if model in REFERENCES else model)
 
 
 def count_forward(operator: nn.Module, problem: Problem) -> int:

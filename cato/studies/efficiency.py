@@ -6,10 +6,10 @@ O(HW(H + W)). Operations are counted (`cato.studies.flops`), times are measured 
 (`cato.studies.costs`): the paper's are those of a GPU.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.errors import InputError
@@ -27,17 +27,27 @@ from cato.studies.costs import BATCH, REPEATS, measured
 from cato.studies.efficiency_page import write_page
 from cato.studies.outcomes import by_benchmark, log_slope
 from cato.studies.pages import save_figure
-from cato.studies.references import REFERENCES, title_of
+from cato.studies.references import title_of
 from cato.studies.verdicts import NOT_SHOWN, SHOWN, at_least
 from cato.training.config import recipe
 from cato.training.run import environment
 from cato.viz.efficiency import Bubble, Curve, bubble_chart, growth_chart
 
 SIZES = (32, 64, 96, 128, 192, 256, 384, 512)
+GROWING = ("axial_attention", "full_attention")
+"""What CATO's growth is compared with beside the models."""
 NUM_LARGEST = 4
 """Of the sizes, so many of the largest decide the exponent: small meshes cost overhead."""
 
 Row = dict[str, Any]
+
+
+class Manner(NamedTuple):
+    """How it is measured."""
+
+    scale: str
+    growth_scale: str
+    repeats: int
 
 
 def efficiency(
@@ -77,7 +87,8 @@ def efficiency(
     for name in benchmarks:
         if get_benchmark(name).problem(scale).geometry == "cloud":
             raise InputError(f"efficiency is measured on meshes; {name} is a cloud")
-    found = _measure(names, benchmarks, sizes, (scale, growth_scale, repeats), runs)
+    manner = Manner(scale, growth_scale, repeats)
+    found = _measure(list(_wanted(names, benchmarks, sizes, manner)), runs)
     rows = with_epochs(found["costs"], scale)
     results = {
         "settings": {
@@ -90,6 +101,7 @@ def efficiency(
         },
         "environment": environment() | {"threads": 1},
         "rows": rows,
+        "plain": found["plain"],
         "parameters": _parameters(scale),
         "claims": claims(rows),
         "growth": [with_exponents(row) for row in found["growth"]],
@@ -114,45 +126,49 @@ def _parameters(scale: str) -> list[Row]:
     return rows
 
 
-def _measure(
-    names: Sequence[str],
-    benchmarks: Sequence[str],
-    sizes: tuple[int, ...],
-    manner: tuple[str, str, int],
-    runs: Path,
-) -> dict[str, list[Row]]:
-    """Everything, one measurement at a time; those that fail are set aside."""
-    scale, growth_scale, repeats = manner
-    found: dict[str, list[Row]] = {"costs": [], "growth": [], "failed": []}
-    jobs: list[tuple[str, str, Callable[[], Row]]] = []
+class Wanted(NamedTuple):
+    """A row of the results, and the measurements that it is made of."""
+
+    group: str
+    title: str
+    parts: dict[str, Row]
+    """Settings by the kind of the measurement."""
+
+
+def _wanted(
+    names: Sequence[str], benchmarks: Sequence[str], sizes: tuple[int, ...], manner: Manner
+) -> Iterator[Wanted]:
+    """All rows."""
+    repeats = {"repeats": manner.repeats}
     for benchmark in benchmarks:
         for name in names:
-            which = {"benchmark": benchmark, "scale": scale, "model": name}
-            jobs.append(("costs", f"{name} on {benchmark}", _costs_of(which, repeats, runs)))
-    for name in (*names, *REFERENCES):
-        grows = {"model": name, "scale": growth_scale, "sizes": sizes, "repeats": repeats}
-        jobs.append(("growth", f"growth of {name}", lambda s=grows: measured("growth", runs, s)))  # type: ignore[misc]
-    with progress_bar("efficiency", len(jobs)) as bar:
-        for number, (group, title, work) in enumerate(jobs):
+            which: Row = {"benchmark": benchmark, "scale": manner.scale, "model": name}
+            parts = {"step": which | repeats, "operations": which}
+            yield Wanted("costs", f"{name} on {benchmark}", parts)
+        plain = {"benchmark": benchmark, "scale": manner.scale, "model": "plain_cato"}
+        yield Wanted("plain", f"plain CATO on {benchmark}", {"step": plain | repeats})
+    for name in (*names, *GROWING):
+        grows = {"model": name, "scale": manner.growth_scale, "sizes": sizes} | repeats
+        yield Wanted("growth", f"growth of {name}", {"growth": grows})
+
+
+def _measure(wanted: Sequence[Wanted], runs: Path) -> dict[str, list[Row]]:
+    """The rows by group, one measurement at a time; those that fail are set aside."""
+    found: dict[str, list[Row]] = {"costs": [], "plain": [], "growth": [], "failed": []}
+    with progress_bar("efficiency", len(wanted)) as bar:
+        for number, (group, title, parts) in enumerate(wanted):
             bar(number, title)
-            row = work()
+            row: Row = {}
+            for kind, settings in parts.items():
+                if "failed" not in row:
+                    row |= measured(kind, runs, settings)
             if "failed" in row:
                 note(f"{title} failed: {row['failed']}")
                 found["failed"].append({"what": title, "why": row["failed"]})
             else:
                 found[group].append(row)
-        bar(len(jobs))
+        bar(len(wanted))
     return found
-
-
-def _costs_of(which: Mapping[str, str], repeats: int, runs: Path) -> Callable[[], Row]:
-    """Time, memory and parameters of a training step, and the operations in it."""
-
-    def work() -> Row:
-        step = measured("step", runs, {**which, "repeats": repeats})
-        return step if "failed" in step else step | measured("operations", runs, which)
-
-    return work
 
 
 def with_epochs(rows: Sequence[Row], scale: str) -> list[Row]:

@@ -1,4 +1,4 @@
-"""What CATO's growth with the mesh is compared with: its attention alone, and full attention."""
+"""What CATO's cost is compared with: its attention alone, full attention, no compiled loops."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.models.cato.attention import attend, attend_along
+from cato.models.cato.attention import AxialAttention, attend, attend_along, axial_attention
 from cato.models.cato.grid import Cato, CatoConfig
 from cato.models.cato.rotary import rotate
 from cato.models.registry import model_entry
@@ -45,6 +45,29 @@ def full_attention(config: CatoConfig, problem: Problem) -> nn.Module:
     return model
 
 
+class PlainAttention(AxialAttention):
+    """The same function, in PyTorch's operations on CPUs too, as the other models are."""
+
+    def forward(
+        self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Float[Tensor, "B *mesh pairs 2"]]
+    ) -> Float[Tensor, "B *mesh C"]:
+        """Attend along each axis."""
+        turns = [turns[axis] for axis in self.axes]
+        return self.out(axial_attention(self.qkv(h), turns, self.heads, self.axes))
+
+
+def plain_cato(config: CatoConfig, problem: Problem) -> nn.Module:
+    """CATO without compiled loops."""
+    model = Cato(config, problem)
+    for block in model.blocks:
+        fast = block.attention
+        assert isinstance(fast, AxialAttention)
+        plain = PlainAttention(config.width, config.heads, fast.axes, config.share_qkv)
+        plain.load_state_dict(fast.state_dict())
+        block.attention = plain
+    return model
+
+
 class AxialAlone(nn.Module):
     """The attention of all blocks of CATO and nothing else: projections and rotations are given."""
 
@@ -66,6 +89,7 @@ class AxialAlone(nn.Module):
 REFERENCES: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {
     "axial_attention": ("CATO's attention alone", AxialAlone),
     "full_attention": ("CATO with full attention", full_attention),
+    "plain_cato": ("CATO in PyTorch's operations", plain_cato),
 }
 """Titles and builders by name; each takes the settings of CATO."""
 

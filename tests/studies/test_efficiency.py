@@ -17,7 +17,15 @@ from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.models.registry import build_model
 from cato.studies import costs
-from cato.studies.costs import count_forward, growth, kept_at, measured, operations, subject
+from cato.studies.costs import (
+    count_forward,
+    growth,
+    inputs_of,
+    kept_at,
+    measured,
+    operations,
+    subject,
+)
 from cato.studies.efficiency import claims, efficiency, exponent, with_epochs, with_exponents
 from cato.studies.efficiency_page import write_page
 from cato.studies.flops import count_flops
@@ -139,6 +147,17 @@ def test_attention_grows_by_eight_and_the_rest_by_four_when_the_mesh_doubles():
     assert large == 8 * small
     rest = [counted("cato", size) - counted("axial_attention", size) for size in (24, 48)]
     assert rest[1] == 4 * rest[0]
+
+
+def test_without_compiled_loops_cato_is_the_same_function():
+    problem = get_benchmark("darcy").problem("smoke")
+    inputs = inputs_of(problem)
+    torch.manual_seed(0)
+    fast = subject("cato", "smoke", problem)
+    torch.manual_seed(0)
+    plain = subject("plain_cato", "smoke", problem)
+    plain.load_state_dict(fast.state_dict())
+    torch.testing.assert_close(plain(*inputs), fast(*inputs), rtol=1e-4, atol=1e-5)
 
 
 def test_full_attention_grows_by_sixteen_and_sees_every_node():
@@ -267,6 +286,7 @@ def test_a_study_measures_once_and_writes_its_page_and_charts(study):
         "fno", recipe("darcy", "smoke", "fno").model, get_benchmark("darcy").problem("smoke")
     )
     assert row["parameters"] == sum(p.numel() for p in model.parameters())
+    assert [row["model"] for row in results["plain"]] == ["plain_cato"]
     assert {g["model"] for g in results["growth"]} == {"fno", "axial_attention", "full_attention"}
     assert json.loads((root / "out/efficiency.json").read_text()) == results
     for name in ("bubble-darcy.png", "growth.png"):

@@ -45,11 +45,20 @@ class AxialAttention(nn.Module):
         self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Float[Tensor, "B *mesh pairs 2"]]
     ) -> Float[Tensor, "B *mesh C"]:
         """Attend along each axis; `turns[k]` is the rotation by chart coordinate ζ_k."""
-        qkv = self.qkv(h)
-        fast = cpu_attention.supported(qkv)
-        attend = cpu_attention.axial_attention if fast else axial_attention
         turns = [turns[axis] for axis in self.axes]
-        return self.out(attend(qkv, turns, self.heads, self.axes))
+        return self.out(attend(self.qkv(h), turns, self.heads, self.axes))
+
+
+def attend(
+    qkv: Float[Tensor, "B *mesh projections"],
+    turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],
+    heads: int,
+    axes: Sequence[int] | None = None,
+) -> Float[Tensor, "B *mesh axes_C"]:
+    """`axial_attention`, in compiled loops where they can take the tensor."""
+    is_fast = cpu_attention.supported(qkv)
+    attention = cpu_attention.axial_attention if is_fast else axial_attention
+    return attention(qkv, turns, heads, axes)
 
 
 def axial_attention(
