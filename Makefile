@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint docs bench bench-serve bench-solvers survey cards pretrained clean \
+.PHONY: demo test test-slow lint docs bench bench-serve bench-solvers bench-export survey cards pretrained clean \
         study study-theory study-choices study-finalists study-remedies study-rates study-time study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
@@ -44,6 +44,9 @@ bench-serve: $(READY)  ## requests per second and latency of the service, with a
 
 bench-solvers: $(READY)  ## seconds per sample of the six solvers, as ratios to a reference of the same run
 	$(BIN)/python benchmarks/solvers.py
+
+bench-export: $(READY)  ## which models can be exported, and how exactly: the table of docs/export.md
+	$(BIN)/python benchmarks/exports.py
 
 survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statistics and pictures for the cards
 	$(BIN)/python benchmarks/survey.py

@@ -11,10 +11,9 @@ from typing import Any
 
 from cato.data.benchmarks import get_benchmark
 from cato.files import write_json
-from cato.models.registry import model_entry
+from cato.models.registry import grid_models, model_entry
 from cato.progress import progress_bar
 from cato.studies.costs import BATCH, MATMUL, REPEATS, kept_at, measured
-from cato.studies.efficiency import grid_models
 from cato.training.run import environment
 
 ROOT = Path(__file__).parent.parent

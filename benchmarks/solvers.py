@@ -35,12 +35,13 @@ from cato.data.generate import generate
 from cato.data.spec import DataSpec
 from cato.files import write_json
 from cato.progress import progress_bar
+from cato.studies.costs import seconds_of
+from cato.subprocesses import ONE_THREAD
 from cato.training.run import environment
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results" / "solvers.json"
 PAGE = ROOT / "docs" / "benchmarks" / "speed.md"
-ONE_THREAD = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 
 TARGETS = {
     "darcy": 0.8,
@@ -108,11 +109,9 @@ def reference_work() -> None:
     splu(laplace, permc_spec="MMD_AT_PLUS_A").solve(right)
 
 
-def seconds_of(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> float:
-    """How long one call takes, by that clock."""
-    began = clock()
-    work()
-    return clock() - began
+def processor_seconds(work: Callable[[], Any]) -> float:
+    """How long one call keeps the processor busy."""
+    return seconds_of(work, time.process_time)
 
 
 def measure_solvers(num_samples: int) -> dict[str, dict[str, Any]]:
@@ -126,9 +125,9 @@ def measure_solvers(num_samples: int) -> dict[str, dict[str, Any]]:
         for index in range(num_samples):
             for number, name in enumerate(TARGETS, start=1):
                 spec = DataSpec(name, "paper")
-                before = seconds_of(reference_work)
-                seconds[name].append(seconds_of(partial(draw, spec, "train", index)))
-                around[name].append((before + seconds_of(reference_work)) / 2)
+                before = processor_seconds(reference_work)
+                seconds[name].append(processor_seconds(partial(draw, spec, "train", index)))
+                around[name].append((before + processor_seconds(reference_work)) / 2)
                 bar(index * len(TARGETS) + number, f"{name} {seconds[name][-1]:.2f} s")
     return {name: summary(seconds[name], around[name], TARGETS[name]) for name in TARGETS}
 
@@ -160,7 +159,7 @@ def measure_workers(count: int, num_rounds: int) -> dict[str, Any]:
         for number in range(num_rounds):
             for workers in (1, 2):
                 work = partial(generate_darcy, count, workers)
-                seconds[workers].append(seconds_of(work, time.perf_counter))
+                seconds[workers].append(seconds_of(work))
                 rates[workers].append(reference_rate(workers))
             bar(number + 1)
     speed_up = median(one / two for one, two in zip(seconds[1], seconds[2], strict=True))
@@ -210,7 +209,8 @@ def generation_times(results: dict[str, Any]) -> dict[str, dict[str, float]]:
             if scale == "paper":
                 seconds = results["solvers"][name]["seconds"]
             else:
-                seconds = median(seconds_of(partial(draw, spec, "train", k)) for k in range(5))
+                draws = (partial(draw, spec, "train", index) for index in range(5))
+                seconds = median(map(processor_seconds, draws))
             minutes[scale][name] = len(spec.tasks) * seconds / speed_up / 60
     return minutes
 

@@ -2,11 +2,10 @@
 
     make bench        # writes benchmarks/results/speed.json and docs/speed.md
 
-One thread, float32, batch 4, width 96, depth 8, 8 heads. Times on shared machines are noisy:
-matmul, forward and training step alternate, and figures are medians of ratios side by side. FLOPs
-of a forward are counted on the plain formulas, so work that an implementation adds does not count
-as progress; a training step counts as three forwards. Each mesh runs in a process of its own, for
-its memory.
+One thread, float32, the recipe's model. Times on shared machines are noisy: matmul, forward and
+training step alternate, and figures are medians of ratios side by side. FLOPs of a forward are
+counted on the plain formulas, so work that an implementation adds does not count as progress; a
+training step counts as three forwards. Each mesh runs in a process of its own, for its memory.
 """
 
 import json
@@ -20,11 +19,11 @@ import torch
 
 from cato.files import write_json
 from cato.models.registry import build_model
-from cato.physics import inverse_metric
+from cato.physics import PhysicalLoss, inverse_metric
 from cato.problem import Problem
 from cato.studies.costs import MATMUL, in_matmuls, peak_memory
 from cato.studies.flops import count_flops
-from cato.training.config import recipe
+from cato.training.config import RunConfig, recipe
 from cato.training.optim import build_optimizers
 from cato.training.run import environment
 
@@ -36,6 +35,11 @@ TARGETS = {"forward": 0.40, "step": 0.30}
 """Shares of the matmul rate that must be reached at 85 × 85."""
 
 
+def paper_recipe() -> RunConfig:
+    """The paper's Darcy setting."""
+    return recipe("darcy", "paper", "cato")
+
+
 def problem_of(size: int) -> Problem:
     """Darcy on a grid of that many nodes per side."""
     return Problem("darcy", "grid", (size, size), ("a",), ("u",))
@@ -45,7 +49,7 @@ class Setting:
     """Model, data, loss and optimiser of the paper's Darcy configuration at one mesh size."""
 
     def __init__(self, size: int) -> None:
-        config = recipe("darcy", "paper", "cato")
+        config = paper_recipe()
         self.problem = problem_of(size)
         self.model = build_model("cato", config.model, self.problem)
         axis = torch.linspace(0, 1, size)
@@ -54,8 +58,6 @@ class Setting:
         self.features = torch.randn(BATCH, size**2, 1)
         self.targets = torch.randn(BATCH, size**2, 1)
         self.metric = inverse_metric(coords, self.problem.shape, (False, False), (None, None))
-        from cato.physics import PhysicalLoss
-
         self.loss = PhysicalLoss(config.loss, self.problem, torch.ones(1))
         self.optimizers = build_optimizers(self.model, config.train)
 
@@ -111,14 +113,15 @@ def measure(size: int) -> dict[str, Any]:
 
 
 def write_page(results: dict[str, Any]) -> None:
-    """docs/speed.md, from the results alone."""
-    rows = results["sizes"]
+    """docs/speed.md, from the results and the recipe."""
+    rows, model = results["sizes"], paper_recipe().model
     lines = [
         "# Speed",
         "",
         "<!-- written by `make bench` from benchmarks/results/speed.json; do not edit -->",
         "",
-        "CATO at the paper's Darcy setting (width 96, depth 8, 8 heads, batch 4, float32),",
+        f"CATO at the paper's Darcy setting (width {model.width}, depth {model.depth}, "
+        f"{model.heads} heads, batch {results['batch']}, float32),",
         f"one thread of {results['environment']['processor']},",
         f"PyTorch {results['environment']['torch']}. Shares are of the rate of a matmul of",
         f"{MATMUL} × {MATMUL} matrices measured side by side; medians of {REPEATS} rounds.",

@@ -12,6 +12,8 @@ from cato.errors import InputError
 
 Geometry = Literal["grid", "mesh", "cloud"]
 TimeProtocol = Literal["steady", "rollout", "conditioned"]
+MIN_NODES = 3
+"""Along every axis of a grid or mesh, for second-order differences."""
 
 
 @dataclass(frozen=True)
@@ -62,9 +64,9 @@ class Problem:
                 f"a {self.geometry} has as many axes as coordinates, 1 to 3; "
                 f"got shape {self.shape} with {self.dimension} coordinates"
             )
-        elif min(self.shape) < 3:
+        elif min(self.shape) < MIN_NODES:
             raise InputError(
-                f"every mesh axis needs at least 3 nodes for second-order differences; "
+                f"every mesh axis needs at least {MIN_NODES} nodes for second-order differences; "
                 f"got shape {self.shape}. Pass data without a row structure as a cloud"
             )
         if len(self.periodic) != num_axes or len(self.period) != self.dimension:

@@ -5,7 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
-_LIBRARIES = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+"""Environment of a process whose libraries have one thread each."""
 
 
 def start_module(module: str, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":
@@ -15,11 +16,10 @@ def start_module(module: str, *arguments: str, **options: Any) -> "subprocess.Po
     in a session of its own, so that Ctrl-C reaches this process only, which then decides.
     """
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    one_thread = {f"{library}_NUM_THREADS": "1" for library in _LIBRARIES}
     return subprocess.Popen(
         [sys.executable, "-P", "-m", module, *arguments],
         stdin=subprocess.PIPE,
-        env=os.environ | one_thread | {"PYTHONPATH": path},
+        env=os.environ | ONE_THREAD | {"PYTHONPATH": path},
         start_new_session=True,
         bufsize=0,
         **options,

@@ -139,17 +139,23 @@ def _require_shape(
         )
 
 
+def is_uniform(coords: np.ndarray) -> bool:
+    """Whether coordinate d of (*shape, D) nodes runs along axis d in equal steps."""
+    return all(is_uniform_along(coords, axis) for axis in range(coords.ndim - 1))
+
+
+def is_uniform_along(coords: np.ndarray, axis: int) -> bool:
+    """Whether the coordinate of one axis runs along it in equal steps, and along no other."""
+    nodes = np.moveaxis(coords[..., axis].astype(np.float64), axis, -1)
+    line = nodes[(0,) * (nodes.ndim - 1)]
+    step = (line[-1] - line[0]) / (len(line) - 1)
+    far = np.abs(nodes - (line[0] + step * np.arange(len(line))))
+    return bool(step and far.max() <= SPACING_TOLERANCE * abs(step))
+
+
 def require_uniform(coords: np.ndarray, what: str) -> None:
-    """Check that coordinate d of a grid runs along axis d, in equal steps."""
-    num_samples, *shape, dimension = coords.shape
-    coords = coords.astype(np.float64)
-    first, last = coords.reshape(num_samples, -1, dimension)[:, [0, -1]].swapaxes(0, 1)
-    step = (last - first) / (np.array(shape) - 1)
-    index = np.stack(np.meshgrid(*map(np.arange, shape), indexing="ij"), axis=-1)
-    broad = (num_samples, *(1,) * dimension, dimension)
-    places = first.reshape(broad) + step.reshape(broad) * index
-    far = np.abs(coords - places) > SPACING_TOLERANCE * np.abs(step.reshape(broad))
-    if far.any() or not step.all():
+    """Check that the nodes of every sample are a uniform grid."""
+    if not all(is_uniform(sample) for sample in coords):
         raise InputError(
             f"{what}: on a grid, coordinate d must run along axis d in equal steps, and does not; "
             f"check the order of the axes, or call the geometry a mesh"

@@ -64,8 +64,8 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
         with locked(target.with_name(f".{target.name}.lock"), busy):
             if not is_complete(target, spec):  # it may have been finished before the lock was ours
                 _remove_leftovers(target)
-                _solve_missing(spec, target, workers or num_cores())
-                _assemble(spec, target)
+                _solve_missing(parts, target, workers or num_cores())
+                _assemble(parts, target)
     parts.remove()
     return target
 
@@ -98,9 +98,9 @@ def num_cores() -> int:
     return os.cpu_count() or 1
 
 
-def _solve_missing(spec: DataSpec, target: Path, num_workers: int) -> None:
+def _solve_missing(parts: Parts, target: Path, num_workers: int) -> None:
     """Make every part that is not there yet or not intact."""
-    parts = Parts(target, spec)
+    spec = parts.spec
     parts.start()
     missing = [task for task in spec.tasks if not parts.is_intact(*task)]
     total = len(spec.tasks)
@@ -132,8 +132,8 @@ def _solve_missing(spec: DataSpec, target: Path, num_workers: int) -> None:
         raise
 
 
-def _assemble(spec: DataSpec, target: Path) -> None:
-    parts = Parts(target, spec)
+def _assemble(parts: Parts, target: Path) -> None:
+    spec = parts.spec
     if target.exists():
         raise InputError(f"{target} has appeared while it was being generated; move it away")
     write_store(target, spec, (parts.read(*task) for task in spec.tasks))

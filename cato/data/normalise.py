@@ -54,10 +54,6 @@ class Normaliser(nn.Module):
         """Physical to normalised inputs."""
         return self._encode("inputs", inputs)
 
-    def encode_outputs(self, outputs: Float[Tensor, "*batch N C"]) -> Float[Tensor, "*batch N C"]:
-        """Physical to normalised outputs."""
-        return self._encode("outputs", outputs)
-
     def decode_outputs(self, outputs: Float[Tensor, "*batch N C"]) -> Float[Tensor, "*batch N C"]:
         """Normalised to physical outputs."""
         return outputs * self.get_buffer("outputs_std") + self.get_buffer("outputs_mean")

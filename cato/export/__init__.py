@@ -1,9 +1,12 @@
 """Portable models: `export_run` writes a file that runs without this library, `describe` reads it.
 
-from cato.export import describe, export_run
+Of a run folder:
 
-export_run(open_run(Path("runs/x")), "onnx")
-describe("runs/x/model.onnx")
+    from cato.export import describe, export_run
+    from cato.training.run import open_run
+
+    export_run(open_run("runs/x"), "onnx")
+    describe("runs/x/model.onnx")
 """
 
 from cato.export.files import describe

@@ -207,10 +207,10 @@ def _validation(config: RunConfig) -> Dataset | None:
     """The validation split, or None with a note why not."""
     data, root = config.data, Path(config.data.root)
     is_generated = data.file is None and data.original is None
-    if is_generated and not (root / covering(data_spec(config), root).file_name).exists():
-        note(f"no data in {root}: the file is checked on random inputs only")
-        return None
     try:
+        if is_generated and not (root / covering(data_spec(config), root).file_name).exists():
+            note(f"no data in {root}: the file is checked on random inputs only")
+            return None
         return load_splits(config).validation
     except InputError as error:
         note(f"the file is checked on random inputs only: {error}")

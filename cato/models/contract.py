@@ -81,5 +81,6 @@ class Operator(nn.Module, ABC):
         return coords.masked_fill(padding, 0), features.masked_fill(padding, 0)
 
     def hidden_matrices(self) -> list[nn.Parameter]:
-        """The weight matrices inside the network's blocks, which Muon may optimise."""
-        return []
+        """The weight matrices inside the network, which Muon may optimise: those of `blocks`."""
+        named = self.named_parameters()
+        return [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]

@@ -29,6 +29,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cato.errors import InputError
+from cato.problem import MIN_NODES
 
 SMALLEST_SINE = 1e-6
 """Mesh directions count as parallel when det / (product of lengths) is below this. A thin cell of
@@ -85,10 +86,10 @@ def inverse_metric(
         InputError: A mesh is folded, collapsed or not finite; names the sample and the node.
     """
     num_nodes, dimension = coords.shape[-2:]
-    if len(shape) != dimension or prod(shape) != num_nodes or min(shape) < 3:
+    if len(shape) != dimension or prod(shape) != num_nodes or min(shape) < MIN_NODES:
         raise InputError(
-            f"a mesh gradient needs one axis per coordinate and 3 nodes or more along each; got "
-            f"shape {shape} for {num_nodes} nodes with {dimension} coordinates"
+            f"a mesh gradient needs one axis per coordinate and {MIN_NODES} nodes or more along "
+            f"each; got shape {shape} for {num_nodes} nodes with {dimension} coordinates"
         )
     meshes = coords.reshape(-1, num_nodes, dimension)
     names = (

@@ -1,16 +1,12 @@
 """The application: routes, what every request passes, and what becomes of errors.
 
-More routers and static files are added to what `create_app` returns:
-
-    app = create_app(models, settings)
-    app.include_router(explorer.router)       # routes get the service by Depends(service_of)
-    app.mount("/explorer", StaticFiles(...))
-
-Counting, the limit of bodies and one-line errors then hold for them too: raise `InputError` for
-what the client can mend (422), `HTTPException` for any other refusal. What takes long runs in
-another process, and never in the event loop.
+The addresses are those of two routers, `routes` (the documented API) and `explorer` (the page).
+Counting, the limit of bodies and one-line errors hold for both: they raise `InputError` for what
+the client can mend (422), `HTTPException` for any other refusal. What takes long runs in another
+process or thread, and never in the event loop.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -22,10 +18,10 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 
 from cato import __version__
 from cato.errors import InputError
-from cato.serve.explorer import add_explorer
+from cato.serve import explorer, routes
+from cato.serve.explorer import exploration_over
 from cato.serve.limits import CountRequests, LimitBody
 from cato.serve.models import ServedModel
-from cato.serve.routes import router
 from cato.serve.service import Service
 from cato.serve.settings import ServeSettings
 
@@ -37,15 +33,19 @@ def create_app(models: Mapping[str, ServedModel], settings: ServeSettings | None
     """The service over some models, by name.
 
     It answers from the moment it exists; whoever runs it without a lifespan (some test clients)
-    ends its threads by `app.state.service.close()`.
+    ends its threads by `app.state.service.close()`, and by `app.state.exploration.jobs.close()` if
+    a solver was asked.
     """
     settings = settings or ServeSettings()
-    service = Service(models, settings)
+    service, exploration = Service(models, settings), exploration_over(models)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
-        service.close()
+        try:
+            yield
+        finally:
+            await asyncio.to_thread(exploration.jobs.close)  # requests that wait for jobs end too
+            service.close()
 
     app = FastAPI(
         title="cato",
@@ -55,14 +55,14 @@ def create_app(models: Mapping[str, ServedModel], settings: ServeSettings | None
         docs_url=None,  # FastAPI's own pages load their scripts from the network
         redoc_url=None,
     )
-    app.state.service = service
+    app.state.service, app.state.exploration = service, exploration
     app.add_middleware(LimitBody, max_bytes=settings.max_body_bytes)
     app.add_middleware(CountRequests, metrics=service.metrics)
     app.add_exception_handler(InputError, _refuse)
     app.add_exception_handler(RequestValidationError, _refuse_parameters)
     app.add_exception_handler(Exception, _apologise)
-    app.include_router(router)
-    add_explorer(app, models)
+    app.include_router(routes.router)
+    app.include_router(explorer.router)
     app.get("/docs", include_in_schema=False)(_docs)
     app.get("/", include_in_schema=False)(_home)
     return app

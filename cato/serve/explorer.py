@@ -8,15 +8,14 @@ documented API: they change with the page.
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
 import torch
-from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, Response
+from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 from starlette.requests import ClientDisconnect
 
@@ -24,7 +23,7 @@ from cato.errors import InputError
 from cato.serve.batching import Answer, Question
 from cato.serve.editors import EDITORS, editor_for
 from cato.serve.inputs import Editor, Given
-from cato.serve.jobs import JobSettings, SolverJob, SolverJobs
+from cato.serve.jobs import SolverJob, SolverJobs
 from cato.serve.models import ServedModel
 from cato.serve.service import CLIENT_GONE, Service, service_of
 from cato.serve.wire import pack, unpack
@@ -67,30 +66,14 @@ class Exploration:
         return job
 
 
-def add_explorer(
-    app: FastAPI, models: Mapping[str, ServedModel], settings: JobSettings | None = None
-) -> None:
-    """Add the page at /explorer/ to the service; its solver processes end with the service's."""
+def exploration_over(models: Mapping[str, ServedModel]) -> Exploration:
+    """What of some models can be explored; whoever asks for it closes its jobs."""
     editors = {
         name: editor
         for name, model in models.items()
         if (editor := editor_for(model.problem, model.about.get("scale"))) is not None
     }
-    known = {name: models[name] for name in editors}
-    exploration = Exploration(known, editors, SolverJobs(settings))
-    app.state.exploration = exploration
-    app.include_router(router)
-    service_lifespan = app.router.lifespan_context
-
-    @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[Any]:
-        async with service_lifespan(app) as state:
-            try:
-                yield state
-            finally:
-                await asyncio.to_thread(exploration.jobs.close)
-
-    app.router.lifespan_context = lifespan
+    return Exploration({name: models[name] for name in editors}, editors, SolverJobs())
 
 
 def exploration_of(request: Request) -> Exploration:
@@ -261,13 +244,8 @@ def _written(model: ServedModel, editor: Editor, given: Given, answer: Answer) -
     return pack({"seconds": answer.seconds}, arrays)
 
 
-@torch.no_grad()
 def _charted(model: ServedModel, coords: np.ndarray) -> np.ndarray | None:
-    """Where the learned chart has the nodes, (*mesh, D); None for models without one."""
-    surrogate = model.surrogate
-    chart = getattr(surrogate.model, "chart", None)
-    if chart is None:
-        return None
-    nodes = torch.from_numpy(coords).flatten(0, -2)[None].to(surrogate.device)
-    zeta = chart(surrogate.normaliser.encode_coords(nodes))[0]
-    return zeta.reshape(coords.shape).cpu().numpy()
+    """Where the model's chart has the nodes, (*mesh, D); None for models without one."""
+    nodes = torch.from_numpy(coords).flatten(0, -2)[None].to(model.surrogate.device)
+    zeta = model.surrogate.charted(nodes)
+    return None if zeta is None else zeta.reshape(coords.shape).cpu().numpy()

@@ -7,13 +7,10 @@ from fastapi import HTTPException
 
 from cato.data.arrays import channel_names, require_finite, require_uniform
 from cato.errors import InputError
-from cato.problem import Problem
+from cato.problem import MIN_NODES, Problem
 from cato.serve.batching import Question
 from cato.serve.models import ServedModel
 from cato.serve.settings import ServeSettings
-
-MIN_NODES = 3
-"""Per axis of a grid or mesh, as in `Problem`."""
 
 
 def question_of(

@@ -33,7 +33,6 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
-    settings: ServeSettings | None = None,
     open_page: bool = False,
     as_json: bool = False,
 ) -> None:
@@ -43,7 +42,6 @@ def serve(
         runs: Run folders, or NAME=RUN.
         host: Address to listen at; only this machine can reach the default.
         port: Port, or 0 for a free one.
-        settings: Limits.
         open_page: Show the page in a browser.
         as_json: Print address and models as one JSON object instead of a table.
     """
@@ -51,7 +49,7 @@ def serve(
     from cato.serve.app import create_app
     from cato.serve.models import load_models
 
-    settings = settings or ServeSettings()
+    settings = ServeSettings()
     with listening_socket(host, port) as listener:
         models = load_models(runs)
         url = url_of(listener)

@@ -149,11 +149,11 @@ def die_curve(knots: Float[np.ndarray, " K"]) -> PchipInterpolator:
     return PchipInterpolator(x, np.pad(knots, 1, mode="edge"))
 
 
-def make_die(knots: Float[np.ndarray, " K"], speed: float = DIE_SPEED) -> Die:
+def make_die(knots: Float[np.ndarray, " K"]) -> Die:
     """The die touching the undeformed block where its height is zero."""
     coefficients = die_curve(knots).c.T[1:-1].copy()
     coefficients[:, 3] += HEIGHT
-    return Die(coefficients, LENGTH / (len(knots) - 1), speed)
+    return Die(coefficients, LENGTH / (len(knots) - 1), DIE_SPEED)
 
 
 def make_block(shape: tuple[int, int], material: Material) -> tuple[Nodes, Elements]:

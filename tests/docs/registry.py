@@ -39,8 +39,8 @@ COVERED = {
     r"cato evaluate darcy": (
         "tests/training/test_pretrained.py::test_nothing_is_written_into_the_library"
     ),
-    r"python -m cato\.export\.survey .*": (
-        "tests/export/test_export_models.py::test_the_survey_writes_its_rows_and_nothing_else"
+    r"python benchmarks/exports\.py": (
+        "tests/export/test_export_models.py::test_the_table_gets_its_rows_and_nothing_else"
     ),
 }
 """Commands, as patterns, that another test runs: on several processes, over HTTP, for longer."""

@@ -128,6 +128,24 @@ def test_without_data_the_check_is_on_random_inputs_and_says_so(folder, tmp_path
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.parametrize("damage", ["truncated", "of another seed"])
+def test_with_damaged_data_the_check_is_on_random_inputs_too(folder, damage, tmp_path, capsys):
+    run = open_run(folder / "runs/first")
+    config = small_config(tmp_path)
+    (path,) = (folder / "data").glob("*.h5")
+    content = path.read_bytes()
+    if damage == "truncated":
+        content = content[: len(content) // 2]
+    else:
+        content = generate("darcy", "smoke", seed=1, root=tmp_path / "one", workers=1).read_bytes()
+    (tmp_path / path.name).write_bytes(content)
+    figures = export_run(
+        type(run)(run.folder, config, run.problem, run.record), "pt2", tmp_path / "model.pt2"
+    )
+    assert all(name.startswith("random") for name in figures["checked_on"])
+    assert "random inputs only" in capsys.readouterr().err
+
+
 def test_runs_that_are_missing_or_untrained_are_refused(folder, tmp_path):
     with pytest.raises(InputError, match="not a run folder"):
         open_run(tmp_path / "none")

@@ -9,9 +9,10 @@ from pathlib import Path
 import numpy as np
 
 from cato.data.own.naming import Name, Naming
-from cato.data.own.samples import OwnSample, OwnSamples, RawSample, RawSamples, Time
+from cato.data.own.samples import OwnSample, OwnSamples, RawSample, RawSamples
 from cato.data.own.shapes import nodal, read_shape
 from cato.errors import InputError
+from cato.problem import TimeProtocol
 
 DEFAULT_NAMES = {"inputs": "input", "targets": "target", "scalars": "scalar"}
 
@@ -46,7 +47,9 @@ def assemble(path: Path, raw: RawSamples, naming: Naming) -> OwnSamples:
     return OwnSamples(path, samples, inputs, outputs, time, num_frames)
 
 
-def _sample(raw: RawSample, naming: Naming, time: Time, shared: dict[int, np.ndarray]) -> OwnSample:
+def _sample(
+    raw: RawSample, naming: Naming, time: TimeProtocol, shared: dict[int, np.ndarray]
+) -> OwnSample:
     mesh, keep = raw.coords.shape[:-1], raw.keep
     coords = shared.get(id(raw.coords))
     if coords is None or keep is not None:
@@ -89,7 +92,7 @@ def _field(raw: RawSample, name: Name) -> np.ndarray:
     return values[slice(*name.frames)]
 
 
-def _time(raw: RawSamples, naming: Naming, is_layout: bool) -> Time:
+def _time(raw: RawSamples, naming: Naming, is_layout: bool) -> TimeProtocol:
     first = raw.samples[0]
     mesh = first.coords.shape[:-1]
 
@@ -121,7 +124,7 @@ def _time(raw: RawSamples, naming: Naming, is_layout: bool) -> Time:
     return "rollout"
 
 
-def _by_frame(windows: list[np.ndarray], time: Time) -> list[np.ndarray]:
+def _by_frame(windows: list[np.ndarray], time: TimeProtocol) -> list[np.ndarray]:
     """For a rollout all fields of one frame stand together, the oldest frame first."""
     return [np.concatenate(windows, axis=-1)] if time == "rollout" else windows
 
@@ -133,7 +136,7 @@ def _as_channels(field: np.ndarray, mesh: tuple[int, ...]) -> np.ndarray:
     return np.moveaxis(field, 0, -2).reshape(*mesh, -1)
 
 
-def _input_names(raw: RawSamples, naming: Naming, time: Time) -> tuple[str, ...]:
+def _input_names(raw: RawSamples, naming: Naming, time: TimeProtocol) -> tuple[str, ...]:
     """Names of the input channels, frames numbered as in the file."""
     first = raw.samples[0]
     num_axes = first.coords.ndim - 1

@@ -19,7 +19,7 @@ class Name:
 
     Attributes:
         field: Its name in the file.
-        frames: First and last-but-one frame as in a Python slice; all frames where None.
+        frames: First frame and the one after the last, as in a Python slice; all where None.
     """
 
     field: str

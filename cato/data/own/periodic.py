@@ -13,11 +13,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from cato.data.arrays import SPACING_TOLERANCE
+from cato.data.arrays import is_uniform_along
 from cato.data.own.cells import num_folded_cells
-from cato.data.own.recognise import MIN_NODES, geometry_of
+from cato.data.own.recognise import geometry_of
 from cato.data.own.samples import OwnSample, OwnSamples
 from cato.errors import InputError
+from cato.problem import MIN_NODES
 
 TOLERANCE = 1e-5
 """How far, in units of the largest value, what coincides may be apart: files have rounded it."""
@@ -64,7 +65,7 @@ def _closed(samples: OwnSamples, axis: int) -> OwnSamples:
         )
     if found.pop():
         samples = _without_last_line(samples, axis)
-    elif all(_is_uniform(sample, axis) for sample in _meshes(samples)):
+    elif all(is_uniform_along(sample.coords, axis) for sample in _meshes(samples)):
         samples = _torus(samples, axis)
     else:
         _require_closing(samples, axis)
@@ -174,13 +175,3 @@ def _differing(samples: OwnSamples, sample: OwnSample, axis: int) -> str | None:
 def _step(sample: OwnSample, axis: int) -> float:
     along = np.diff(sample.coords[..., axis].astype(np.float64), axis=axis)
     return abs(float(along.mean()))
-
-
-def _is_uniform(sample: OwnSample, axis: int) -> bool:
-    """Whether coordinate `axis` runs along its axis in equal steps, and along no other."""
-    nodes = sample.coords[..., axis].astype(np.float64)
-    others = tuple(a for a in range(nodes.ndim) if a != axis)
-    steps, step = np.diff(nodes, axis=axis), _step(sample, axis)
-    straight = np.ptp(nodes, axis=others).max() if others else 0.0
-    far = max(straight, np.abs(np.abs(steps) - step).max())
-    return bool(step > 0 and far <= SPACING_TOLERANCE * step)

@@ -13,7 +13,8 @@ from cato.data.own.arrays import open_h5, open_mat, open_npz
 from cato.data.own.assemble import assemble
 from cato.data.own.periodic import declared_periodic
 from cato.data.own.samples import OwnSamples, RawSample, RawSamples, sharing_equal_meshes
-from cato.data.own.tables import ArrayFile, Wanted, single_sample, table_samples
+from cato.data.own.table_samples import single_sample, table_samples
+from cato.data.own.tables import ArrayFile, Wanted
 from cato.errors import InputError
 from cato.files import digest
 
@@ -42,8 +43,7 @@ def fingerprint(path: Path) -> str:
     path = Path(path)
     if path.is_file():
         return digest(path)[:16]
-    files = [file for part in _parts(path).values() for file in part]
-    lines = (f"{file.relative_to(path).as_posix()} {digest(file)}\n" for file in files)
+    lines = (f"{file.relative_to(path).as_posix()} {digest(file)}\n" for file in files_of(path))
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 

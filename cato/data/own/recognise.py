@@ -10,14 +10,11 @@ from math import prod
 
 import numpy as np
 
-from cato.data.arrays import SPACING_TOLERANCE
+from cato.data.arrays import is_uniform
 from cato.data.dataset import Dataset
 from cato.data.own.samples import OwnSample, OwnSamples
 from cato.errors import InputError
-from cato.problem import Geometry, Problem
-
-MIN_NODES = 3
-"""Along every axis of a mesh, for second-order differences."""
+from cato.problem import MIN_NODES, Geometry, Problem
 
 
 def recognise(samples: OwnSamples) -> Problem:
@@ -56,20 +53,6 @@ def geometry_of(samples: OwnSamples) -> Geometry:
     if first.coords.shape[-1] == 1 and not all(_is_monotone(s.coords) for s in meshes):
         return "cloud"  # points on a line in no order
     return "mesh"
-
-
-def is_uniform(coords: np.ndarray) -> bool:
-    """Whether coordinate d of (*shape, D) nodes runs along axis d in equal steps."""
-    shape = coords.shape[:-1]
-    nodes = coords.astype(np.float64)
-    for axis, count in enumerate(shape):
-        line = nodes[(0,) * axis + (slice(None),) + (0,) * (len(shape) - axis - 1) + (axis,)]
-        step = (line[-1] - line[0]) / (count - 1)
-        index = np.arange(count).reshape([-1 if a == axis else 1 for a in range(len(shape))])
-        far = np.abs(nodes[..., axis] - (line[0] + step * index))
-        if not step or not far.max() <= SPACING_TOLERANCE * abs(step):
-            return False
-    return True
 
 
 def _is_monotone(coords: np.ndarray) -> bool:

@@ -3,11 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
-Time = Literal["steady", "rollout", "conditioned"]
+from cato.problem import TimeProtocol
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +95,7 @@ class OwnSamples:
     samples: list[OwnSample]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
-    time: Time = "steady"
+    time: TimeProtocol = "steady"
     num_frames: int = 1
     periodic: tuple[int, ...] = ()
     period: tuple[float | None, ...] = ()

@@ -1,16 +1,14 @@
-"""Samples of array files: which axis is that of the samples, and what belongs to which sample."""
+"""Files of named arrays, and which reading of their coordinates fits their fields."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from cato.data.benchmarks.base import SPLITS
 from cato.data.own.naming import Name, Naming
-from cato.data.own.samples import RawSample, RawSamples, sharing_equal_meshes
 from cato.data.own.shapes import Shape, nodal_readings, read_shape
 from cato.errors import InputError
 
@@ -74,49 +72,6 @@ class Wanted:
     coords: np.ndarray | None = None
 
 
-def table_samples(file: ArrayFile, wanted: Wanted) -> RawSamples:
-    """The samples of one file, samples first, or in the groups train, validation and test."""
-    groups = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
-    if not groups:
-        return _samples(file, wanted)
-    parts = {name: _samples(file.group(name), wanted) for name in groups}
-    samples = [
-        replace(sample, split=name, origin=f"{sample.origin} of {name}")
-        for name, part in parts.items()
-        for sample in part.samples
-    ]
-    return RawSamples(sharing_equal_meshes(samples), parts[groups[0]].labels)
-
-
-def single_sample(file: ArrayFile, wanted: Wanted) -> RawSamples:
-    """The one sample of a file whose arrays have no axis of samples."""
-    naming = wanted.naming.within(file.shapes, wanted.truth)
-    fields = {n.field: file.numbers(n.field) for n in (*naming.inputs, *naming.targets)}
-    placed = _place(file, wanted, naming, fields, has_samples=False)
-    sample = RawSample(str(file.path), placed.coords, fields)
-    return RawSamples([sample], _labels(file))
-
-
-def _samples(file: ArrayFile, wanted: Wanted) -> RawSamples:
-    naming = wanted.naming.within(file.shapes, wanted.truth)
-    fields = {n.field: file.numbers(n.field) for n in (*naming.inputs, *naming.targets)}
-    placed = _place(file, wanted, naming, fields, has_samples=True)
-    count, mesh = placed.num_samples, placed.mesh
-    is_own = {n: _has_samples(file.path, n, a.shape, placed) for n, a in fields.items()}
-    keep, splits = _keep(file, count, mesh), _splits(file, count)
-    samples = [
-        RawSample(
-            f"{file.path}, sample {i}",
-            placed.coords[i] if placed.is_own else placed.coords,
-            {name: array[i, ...] if is_own[name] else array for name, array in fields.items()},
-            None if keep is None else keep[i],
-            splits[i],
-        )
-        for i in range(count)
-    ]
-    return RawSamples(samples, _labels(file))
-
-
 class Placed(NamedTuple):
     """Coordinates, and how many samples there are."""
 
@@ -131,17 +86,40 @@ class Placed(NamedTuple):
         return self.coords.shape[self.is_own : -1]
 
 
-def _place(
+def place(
     file: ArrayFile,
     wanted: Wanted,
     naming: Naming,
     fields: Mapping[str, np.ndarray],
     has_samples: bool,
 ) -> Placed:
-    """The reading of the coordinates that fits the first nodal field."""
-    names = (*naming.targets, *naming.inputs)
+    """The reading of the coordinates that fits the fields, which have an axis of samples or not."""
     candidates = [c for c in _candidates(file, wanted, naming) if has_samples or not c.is_own]
-    for name in names:
+    placed = _for_nodal_field(file, naming, fields, candidates, has_samples)
+    if placed is None and not naming.targets:
+        placed = _for_scalars(wanted, list(fields.values()), candidates, has_samples)
+    if placed is not None:
+        return placed
+    used = (*naming.coords, *(name.field for name in (*naming.targets, *naming.inputs)))
+    shapes = {name: file.shapes[name] for name in used}
+    first = "samples, " if has_samples else ""
+    raise InputError(
+        f"{file.path}: the shapes {shapes} do not fit together; expected coordinates (*mesh, D)"
+        f"{' or (samples, *mesh, D)' if has_samples else ''}, D at most {MAX_DIMENSION} and as "
+        f"many axes of the mesh or fewer, and fields ({first}*mesh, channels), in time "
+        f"({first}frames, *mesh, channels), or scalars ({first}values)"
+    )
+
+
+def _for_nodal_field(
+    file: ArrayFile,
+    naming: Naming,
+    fields: Mapping[str, np.ndarray],
+    candidates: list[Placed],
+    has_samples: bool,
+) -> Placed | None:
+    """The candidate that fits the first field with values at nodes, if there is one."""
+    for name in (*naming.targets, *naming.inputs):
         shape = fields[name.field].shape
         fitting = _fitting(candidates, name, shape, has_samples)
         if not fitting:
@@ -160,23 +138,24 @@ def _place(
         except InputError as error:
             raise InputError(f"{file.path}: field {name.field!r}: {error}") from None
         return placed._replace(num_samples=shape[0] if has_samples else 1)
-    if not naming.targets and all(fields[name.field].ndim <= 2 for name in names):
-        counts = [len(fields[name.field]) for name in names] if has_samples else [1]
-        num_nodes = None if wanted.coords is None else prod(wanted.coords.shape[:-1])
-        # Only scalars: what is like the known nodes, else a cloud, which has fewest axes.
-        for placed in sorted(candidates, key=lambda c: (prod(c.mesh) != num_nodes, len(c.mesh))):
-            own_count = len(placed.coords) if placed.is_own else None
-            count = counts[0] if counts else own_count or 1
-            if own_count in (None, count):
-                return placed._replace(num_samples=count)
-    named = {n: file.shapes[n] for n in (*naming.coords, *(name.field for name in names))}
-    first = "samples, " if has_samples else ""
-    raise InputError(
-        f"{file.path}: the shapes {named} do not fit together; expected coordinates (*mesh, D)"
-        f"{' or (samples, *mesh, D)' if has_samples else ''}, D at most {MAX_DIMENSION} and as "
-        f"many axes of the mesh or fewer, and fields ({first}*mesh, channels) or, in time, "
-        f"({first}frames, *mesh, channels)"
-    )
+    return None
+
+
+def _for_scalars(
+    wanted: Wanted, scalars: list[np.ndarray], candidates: list[Placed], has_samples: bool
+) -> Placed | None:
+    """The candidate for inputs that are scalars of the samples, or for none."""
+    if not all(has_samples <= array.ndim <= 2 for array in scalars):
+        return None
+    counts = [len(array) for array in scalars] if has_samples else [1]
+    num_nodes = None if wanted.coords is None else prod(wanted.coords.shape[:-1])
+    # What is like the known nodes, else a cloud, which has fewest axes.
+    for placed in sorted(candidates, key=lambda c: (prod(c.mesh) != num_nodes, len(c.mesh))):
+        own_count = len(placed.coords) if placed.is_own else None
+        count = counts[0] if counts else own_count or 1
+        if own_count in (None, count):
+            return placed._replace(num_samples=count)
+    return None
 
 
 def _fitting(candidates: list[Placed], name: Name, shape: Shape, has_samples: bool) -> list[Placed]:
@@ -235,65 +214,3 @@ def _stacked(
     elif not all(array.ndim == 1 for array in arrays):
         listed = ", ".join(f"{n} {a.shape}" for n, a in zip(names, arrays, strict=True))
         raise InputError(f"{file.path}: coordinates should have one shape, but have {listed}")
-
-
-def _has_samples(path: Path, name: str, shape: Shape, placed: Placed) -> bool:
-    """Whether each sample has its own values of a field."""
-    count, mesh = placed.num_samples, placed.mesh
-    own = read_shape(shape[1:], mesh) if shape[:1] == (count,) else None
-    is_shared = shape[: len(mesh)] == mesh and len(shape) - len(mesh) in (0, 1)
-    if own is not None and is_shared and not own.is_nodal:
-        raise InputError(
-            f"{path}: field {name!r} of shape {shape} may be scalars of {count} samples or one "
-            f"field for all; give a field its axis of channels, {(*shape, 1)}"
-        )
-    if own is not None or is_shared:
-        return own is not None
-    raise InputError(
-        f"{path}: field {name!r} of shape {shape} should be {(count, *mesh)} or, with channels, "
-        f"{(count, *mesh, 'C')}; in time {(count, 'T', *mesh, 'C')}; or scalars {(count,)}, "
-        f"{(count, 'P')} of the samples"
-    )
-
-
-def _keep(file: ArrayFile, count: int, mesh: Shape) -> np.ndarray | None:
-    """The array `mask`, False at the padding of clouds."""
-    if "mask" not in file.shapes:
-        return None
-    mask = file.numbers("mask") != 0
-    if mask.shape != (count, *mesh) or len(mesh) != 1:
-        raise InputError(
-            f"{file.path}: the mask should mark the points of clouds, of shape {(count, 'N')}; "
-            f"it is {mask.shape} on nodes {mesh}"
-        )
-    empty = np.flatnonzero(~mask.any(axis=1))
-    if empty.size:
-        raise InputError(f"{file.path}, sample {empty[0]}: all points are padding; remove it")
-    return mask
-
-
-def _splits(file: ArrayFile, count: int) -> list[str]:
-    """The array `split`, of words or numbers 0, 1, 2."""
-    if "split" not in file.shapes:
-        return [""] * count
-    values = np.atleast_1d(np.squeeze(file.read("split")))
-    numbers = values.dtype.kind in "fiu"
-    words = [SPLITS[int(v)] if numbers and v in (0, 1, 2) else str(v) for v in values.tolist()]
-    wrong = sorted(set(words) - set(SPLITS))
-    if len(words) != count or wrong:
-        such = f", such as {wrong[0]!r}" if wrong else ""
-        raise InputError(
-            f"{file.path}: 'split' should name train, validation or test (or 0, 1, 2) for each of "
-            f"the {count} samples; it has {len(words)} entries{such}"
-        )
-    return words
-
-
-def _labels(file: ArrayFile) -> dict[str, tuple[str, ...]]:
-    """Names of the channels of the layout's arrays."""
-    named = {"inputs": "input_names", "targets": "target_names", "scalars": "scalar_names"}
-    return {
-        field: tuple(map(str, np.atleast_1d(file.read(name)).tolist()))
-        for field, name in named.items()
-        if name in file.shapes
-    }

@@ -18,6 +18,7 @@ from cato.data.own.foreign import reading
 from cato.data.own.samples import RawSample
 from cato.data.own.tables import Wanted
 from cato.errors import InputError
+from cato.files import atomic_write
 
 SUFFIXES = (".vts", ".vtu", ".vtk", ".vtr", ".vti", ".vtp")
 
@@ -49,7 +50,8 @@ def write_vtk(source: Path, target: Path, fields: Mapping[str, np.ndarray]) -> N
         axes = (*reversed(range(len(mesh))), *range(len(mesh), array.ndim))
         values = array.transpose(axes).reshape(file.n_points, *channels)
         file.point_data[name] = np.ascontiguousarray(values)
-    target.write_bytes(_written(file, is_legacy=target.suffix.lower() == ".vtk"))
+    with atomic_write(target) as temporary:
+        temporary.write_bytes(_written(file, is_legacy=target.suffix.lower() == ".vtk"))
 
 
 def _written(file: Any, is_legacy: bool) -> bytes:

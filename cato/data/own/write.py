@@ -1,9 +1,8 @@
 """Predictions written back in the format that the samples came in."""
 
-import os
 import shutil
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -53,49 +52,48 @@ def write_predictions(target: Path, naming: Naming, samples: OwnSamples, fields:
     source = samples.path
     if source.is_dir():
         _write_folder(source, target, naming, samples, fields)
-    elif source.suffix.lower() in vtk.SUFFIXES:
-        _in_place_of(
-            target, lambda path: vtk.write_vtk(source, path, _of_sample(naming, samples, fields, 0))
-        )
-    elif source.suffix.lower() in netcdf.SUFFIXES:
-        netcdf.write_netcdf(source, target, naming, _table(naming, samples, fields))
-    else:
-        coords = {"coords": _coords(samples)}
-        save_arrays(target, coords | _table(naming, samples, fields))
+        return
+    is_single = source.suffix.lower() in vtk.SUFFIXES
+    values = (
+        _of_sample(naming, samples, fields, 0) if is_single else _table(naming, samples, fields)
+    )
+    _write_file(source, target, naming, _coords(samples), values)
 
 
 def _write_folder(
     source: Path, target: Path, naming: Naming, samples: OwnSamples, fields: Fields
 ) -> None:
-    def write(folder: Path) -> None:
-        for index, file in enumerate(files_of(source)):
-            path = folder / file.relative_to(source)
-            path.parent.mkdir(parents=True, exist_ok=True)
-            values = _of_sample(naming, samples, fields, index)
-            if file.suffix.lower() in vtk.SUFFIXES:
-                vtk.write_vtk(file, path, values)
-            elif file.suffix.lower() in netcdf.SUFFIXES:
-                netcdf.write_netcdf(file, path, naming, values)
-            else:
-                coords = _whole(samples, samples.samples[index], samples.samples[index].coords)
-                save_arrays(path, {"coords": coords, **values})
-
-    _in_place_of(target, write)
-
-
-def _in_place_of(target: Path, write: Callable[[Path], None]) -> None:
-    """Write under a temporary name of the same ending, then rename."""
-    temporary = target.with_name(f".{target.stem}.{uuid.uuid4().hex[:8]}{target.suffix}")
+    """A file per sample, under a temporary name until all are there."""
+    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        write(temporary)
-        os.replace(temporary, target)
+        for index, (file, sample) in enumerate(zip(files_of(source), samples.samples, strict=True)):
+            coords = _whole(samples, sample, sample.coords)
+            values = _of_sample(naming, samples, fields, index)
+            _write_file(file, temporary / file.relative_to(source), naming, coords, values)
+        temporary.replace(target)
+    except InputError as error:  # names a file by where it was to be, not where it was tried
+        raise InputError(str(error).replace(str(temporary), str(target))) from None
     except OSError as error:
         raise InputError(f"cannot write {target}: {error.strerror or error}") from None
     finally:
-        if temporary.is_dir():
-            shutil.rmtree(temporary, ignore_errors=True)
-        temporary.unlink(missing_ok=True)
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
+def _write_file(
+    source: Path,
+    target: Path,
+    naming: Naming,
+    coords: np.ndarray,
+    values: Mapping[str, np.ndarray],
+) -> None:
+    """A copy of the source with more fields; of array files the nodes and the fields alone."""
+    suffix = source.suffix.lower()
+    if suffix in vtk.SUFFIXES:
+        vtk.write_vtk(source, target, values)
+    elif suffix in netcdf.SUFFIXES:
+        netcdf.write_netcdf(source, target, naming, values)
+    else:
+        save_arrays(target, {"coords": coords, **values})
 
 
 def _of_sample(
@@ -110,18 +108,12 @@ def _of_sample(
 
 def _table(naming: Naming, samples: OwnSamples, fields: Fields) -> dict[str, np.ndarray]:
     """Arrays with samples first."""
-    stacked = {
-        name: _plain(naming, np.stack([_whole(samples, s, a) for s, a in _pairs(samples, arrays)]))
-        for name, arrays in fields.items()
-    }
+    stacked = {}
+    for name, arrays in fields.items():
+        pairs = zip(samples.samples, arrays, strict=True)
+        stacked[name] = _plain(naming, np.stack([_whole(samples, s, a) for s, a in pairs]))
     keep = [sample.keep for sample in samples.samples if sample.keep is not None]
     return stacked | ({"mask": np.stack(keep)} if keep else {})
-
-
-def _pairs(
-    samples: OwnSamples, arrays: Sequence[np.ndarray]
-) -> Iterator[tuple[OwnSample, np.ndarray]]:
-    return zip(samples.samples, arrays, strict=True)
 
 
 def _coords(samples: OwnSamples) -> np.ndarray:

@@ -180,10 +180,6 @@ class FactFormer(Operator):
             h = block(h, turns)
         return Prediction(self.head(self.norm(h.flatten(1, -2))))
 
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the blocks: projections and MLPs."""
-        return [p for p in self.blocks.parameters() if p.ndim == 2]
-
 
 def rotation(num_nodes: int, kernel_dim: int, periodic: bool, like: Tensor) -> Rotation:
     """R at the nodes of an axis of length 1, with the type and device of `like`."""

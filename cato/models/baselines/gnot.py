@@ -177,7 +177,3 @@ class GNOT(Operator):
         for block in self.blocks:
             h = block(h, z, coords, mask)
         return Prediction(self.head(h))
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the blocks: projections, experts and gates."""
-        return [p for p in self.blocks.parameters() if p.ndim == 2]

@@ -22,7 +22,7 @@ from. sin(0) and the linear map before the projection, which follows a linear on
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -195,8 +195,6 @@ class Level(nn.Module):
 
 class LSM(GridOperator):
     """Latent spectral model."""
-
-    geometries: ClassVar = ("grid", "mesh", "cloud")
 
     def __init__(self, config: LSMConfig, problem: Problem) -> None:
         super().__init__(config, problem)

@@ -278,7 +278,3 @@ class SAOT(Operator):
         for block in self.blocks:
             h = block(h)
         return Prediction(self.head(self.norm(h)).flatten(1, -2))
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the blocks: projections, gates and MLPs."""
-        return [p for p in self.blocks.parameters() if p.ndim == 2]

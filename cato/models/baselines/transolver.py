@@ -139,7 +139,3 @@ class Transolver(Operator):
         for block in self.blocks:
             h = block(h, mask)
         return Prediction(self.head(self.norm(h)).view(*coords.shape[:2], -1))
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the blocks: slices, tokens, output projections and MLPs."""
-        return [p for p in self.blocks.parameters() if p.ndim == 2]

@@ -47,15 +47,11 @@ class Convolution(nn.Module):
 
     def __init__(self, width: int, periodic: tuple[bool, ...], stride: int = 1) -> None:
         super().__init__()
-        rows, columns = (int(wraps) for wraps in periodic)
-        self.wrap = (columns, columns, rows, rows)  # F.pad begins with the last axis
-        padding = (1 - rows, 1 - columns)
-        self.convolve = nn.Conv2d(width, width, 3, stride, padding, bias=False)
+        self.convolve = Stencil(width, width, periodic, bias=False, stride=stride)
         self.norm = nn.BatchNorm2d(width)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H2 W2"]:
         """Apply all three."""
-        x = F.pad(x, self.wrap, mode="circular") if any(self.wrap) else x
         return F.leaky_relu(self.norm(self.convolve(x)), _SLOPE)
 
 
@@ -65,7 +61,7 @@ class Expansion(nn.Module):
     def __init__(self, num_in: int, num_out: int, periodic: tuple[bool, ...]) -> None:
         super().__init__()
         rows, columns = (int(wraps) for wraps in periodic)
-        self.wrap = (columns, columns, rows, rows)
+        self.wrap = (columns, columns, rows, rows)  # F.pad begins with the last axis
         # A node wrapped around the seam is two fine nodes, which are cut off again.
         padding = (1 + 2 * rows, 1 + 2 * columns)
         self.convolve = nn.ConvTranspose2d(num_in, num_out, 4, 2, padding)

@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from cato.models.layers.unit_box import unit_box
+
 ChartKind = Literal["learned", "normalised", "raw", "none"]
 
 
@@ -45,10 +47,4 @@ class Chart(nn.Module):
             return x
         if self.kind == "none":
             return torch.zeros_like(x)
-        low, high = x, x
-        if mask is not None:
-            low = x.masked_fill(~mask[..., None], torch.inf)
-            high = x.masked_fill(~mask[..., None], -torch.inf)
-        low, high = low.amin(1, keepdim=True), high.amax(1, keepdim=True)
-        # A coordinate that all points share has no extent: it stays at −1.
-        return 2 * (x - low) / (high - low).clamp_min(torch.finfo(x.dtype).tiny) - 1
+        return 2 * unit_box(x, mask) - 1  # a coordinate that all points share is −1

@@ -191,7 +191,3 @@ class CatoPC(Operator):
         geometry = self.edge_scale * torch.cat((step, length, chart_step), dim=-1)
         bias = torch.zeros_like(absent, dtype=coords.dtype).masked_fill_(absent, -torch.inf)
         return Graph(index, bias, F.gelu(self.edge(geometry)))
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the blocks: projections, slices, messages and MLPs."""
-        return [p for p in self.blocks.parameters() if p.ndim == 2]

@@ -131,7 +131,3 @@ class Cato(Operator):
         chart = self.chart(coords).unflatten(1, shape)
         omega = self.rotary_scale * self.omega
         return [rotation(zeta, omega) for zeta in chart.unbind(-1)]
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the blocks: projections, pointwise convolutions and MLPs."""
-        return [p for p in self.blocks.parameters() if p.ndim == 2]

@@ -10,6 +10,8 @@ from torch.nn import functional as F
 from cato.errors import InputError
 from cato.models.layers.mlp import MLP
 
+_NUM_FREQUENCIES = 16
+
 
 class TimeEmbedding(nn.Module):
     """Sinusoidal embedding of t ∈ [0, 1], then Linear–SiLU–Linear to the model's width.
@@ -20,11 +22,11 @@ class TimeEmbedding(nn.Module):
 
     frequency: Tensor
 
-    def __init__(self, width: int, num_frequencies: int = 16) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        frequency = torch.pi * torch.exp(torch.linspace(0, log(20), num_frequencies))
+        frequency = torch.pi * torch.exp(torch.linspace(0, log(20), _NUM_FREQUENCIES))
         self.register_buffer("frequency", frequency, persistent=False)
-        self.mlp = MLP(2 * num_frequencies, width, width, F.silu)
+        self.mlp = MLP(2 * _NUM_FREQUENCIES, width, width, F.silu)
 
     def forward(self, time: Float[Tensor, " B"] | None) -> Float[Tensor, "B width"]:
         """Embed the times; a time-conditioned model cannot do without them."""

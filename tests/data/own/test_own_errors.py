@@ -82,6 +82,12 @@ def test_wrong_arrays(changes, words, tmp_path):
     assert all(word in message for word in words), message
 
 
+def test_a_scalar_without_samples(tmp_path):
+    np.savez(tmp_path / "data.npz", x=np.arange(9.0), speed=3.0)
+    with pytest.raises(InputError, match=r"'speed': \(\).* or scalars \(samples, values\)"):
+        read_samples(tmp_path / "data.npz", Wanted(Naming.parse("x", "speed", "p"), truth=False))
+
+
 def test_too_few_samples(tmp_path):
     np.savez(tmp_path / "data.npz", coords=GRID, targets=np.ones((2, H, W, 1)))
     assert "holds 2 samples; at least 3" in refused(tmp_path / "data.npz")

@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cato.data.arrays import is_uniform
 from cato.data.own.cells import num_folded_cells
 from cato.data.own.naming import Naming
 from cato.data.own.read import read_samples
-from cato.data.own.recognise import dataset_of, is_uniform, recognise
+from cato.data.own.recognise import dataset_of, recognise
 from cato.data.own.samples import OwnSample, OwnSamples
 from cato.data.own.shapes import Reading, nodal, read_shape
 from cato.data.own.splits import split_indices
@@ -41,6 +42,16 @@ def test_uniform_tensor_grids_are_grids_and_nothing_else_is(mesh, start, step, d
     assert not is_uniform(moved)
     if len(mesh) > 1 and mesh[0] != mesh[1]:
         assert not is_uniform(coords[..., ::-1])  # coordinate d must run along axis d
+
+
+def test_what_is_recognised_as_a_grid_is_accepted_as_one(tmp_path):
+    coords = tensor_grid((10, 10), [0.0, 0.0], [1.0, 1.0])
+    coords[9, 9, 0], coords[9, 4, 0] = 9.008, 8.992  # both in place, but not from each other
+    ones = np.ones((2, 10, 10, 1))
+    samples = samples_of(tmp_path, coords=coords, inputs=ones, targets=ones)
+    problem = recognise(samples)
+    assert problem.geometry == "grid"
+    assert len(dataset_of(samples, problem, [0, 1], "test")) == 2
 
 
 @pytest.mark.parametrize("mesh", [(4, 5), (3, 4, 5), (7,)])

@@ -140,7 +140,6 @@ def test_the_whole_way(case, tmp_path, capsys):
     html = (run / "report.html").read_text()
     assert f"Test error {100 * figures['relative_l2']:.2f} %" in html
     assert "The time of the solver that made the data is not known" in html
-    assert "no picture" not in html
     gone = path.rename(tmp_path / f"new{path.suffix}")  # predicting needs the run folder alone
     predicted = output_of(capsys, "predict", run, gone)
     assert predicted["path"] == str(tmp_path / f"new-predicted{path.suffix}")
@@ -204,6 +203,7 @@ def test_clouds_of_different_sizes(clouds, tmp_path, capsys):
     assert (problem.dimension, problem.outputs) == (2, ("U_1", "U_2", "U_3"))
     assert output_of(capsys, "evaluate", run)["mean_predictor"] is None
     output_of(capsys, "report", run)
+    assert "lift and the messages" in (run / "report.html").read_text()
     predicted = output_of(capsys, "predict", run, folder, tmp_path / "out")
     assert predicted["num_samples"] == S
     before = pyvista.read(folder / "test" / "case_3.vtu")
@@ -270,6 +270,7 @@ def test_a_folded_mesh_trains_without_gradient_terms_and_reports(tmp_path, capsy
     loss = open_run(tmp_path / "run").config.loss
     assert (loss.gradient, loss.flux, loss.consistency) == (0, 0, 0)
     output_of(capsys, "report", tmp_path / "run")
+    assert (tmp_path / "run" / "figures" / "sample-worst.png").exists()
 
 
 def test_models_that_cannot_are_named(tmp_path, capsys):

@@ -92,6 +92,8 @@ def test_no_room_for_predictions(tmp_path):
     image.save(tmp_path / "data.vti")
     image.save(tmp_path / "data.vtk")
     image.cast_to_unstructured_grid().save(tmp_path / "data.vtu")
+    (tmp_path / "folder.vts").mkdir()
+    image.save(tmp_path / "folder.vts" / "0.vti")
     sources = sorted(tmp_path.iterdir())
     done = subprocess.run(
         [sys.executable, "-B", "-c", WITHOUT_ROOM, *map(str, sources)],
@@ -101,5 +103,6 @@ def test_no_room_for_predictions(tmp_path):
     lines = done.stdout.splitlines()
     assert len(lines) == len(sources), lines
     for source, line in zip(sources, lines, strict=True):
-        assert f"cannot write {tmp_path / 'full'}{source.suffix}: File too large" in line
+        target = tmp_path / f"full{source.suffix}" / ("0.vti" if source.is_dir() else "")
+        assert f"cannot write {target}: File too large" in line
     assert sorted(tmp_path.iterdir()) == sources

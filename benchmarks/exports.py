@@ -1,8 +1,11 @@
-"""Which models can be exported, measured: `python -m cato.export.survey docs/export.md`.
+"""Which models can be exported, and how exactly.
 
-Every model of the registry, or those named, small, is exported to both formats; its row in the
-table between the page's two marks is written anew. A cell says for which meshes the file is, and
-the largest relative difference from PyTorch; the batch size is free in all.
+    python benchmarks/exports.py            # writes the table of docs/export.md
+    python benchmarks/exports.py cato fno   # their rows only
+
+Every model is exported small to both formats; its row in the table between the page's two marks is
+written anew. A cell says for which meshes the file is, and the largest relative difference from
+PyTorch; the batch size is free in all.
 """
 
 import sys
@@ -21,6 +24,7 @@ from cato.models.registry import MODELS, build_model
 from cato.problem import Problem
 from cato.surrogate import Surrogate
 
+PAGE = Path(__file__).parent.parent / "docs" / "export.md"
 GRID = Problem("grid", "grid", (24, 33), ("a",), ("u",))
 CLOUD = Problem("cloud", "cloud", (50,), ("a",), ("u",))
 BEGIN, END = "<!-- survey: begin -->", "<!-- survey: end -->"
@@ -74,11 +78,11 @@ def write_page(page: Path, rows: dict[str, dict[str, str]]) -> None:
         temporary.write_text("\n".join([f"{head}{BEGIN}", *lines, f"{END}{tail}"]))
 
 
-def main(page: Path, names: list[str]) -> None:
+def main(names: list[str]) -> None:
     """Measure the models, all by default."""
     for name in names or list(MODELS):
-        write_page(page, {name: outcomes(name)})
+        write_page(PAGE, {name: outcomes(name)})
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2:])
+    main(sys.argv[1:])
