@@ -39,7 +39,7 @@ COVERED = {
     r"cato evaluate darcy": (
         "tests/training/test_pretrained.py::test_nothing_is_written_into_the_library"
     ),
-    r"python benchmarks/exports\.py": (
+    r"make bench-export": (
         "tests/export/test_export_models.py::test_the_table_gets_its_rows_and_nothing_else"
     ),
 }
