@@ -166,7 +166,7 @@ def _deformed(answers: Sequence[Answer], title: str) -> Figure:
             apart = draw_mesh_at(panel, case, window, step, nodes, distance[step], **scale)
         values[0].set_ylabel(view_of(case.problem).time_title(step), fontsize=9)
         colour_bar(drawn, list(values), with_unit(case, "moved"))
-        colour_bar(apart, list(errors[1:]), with_unit(case, "distance to the truth"))
+        colour_bar(apart, list(errors[1:]), with_unit(case, "off by"))
     draw_rest(axes[1, 0], case, window)
     axes[1, 0].set_title(rest_title(case), fontsize=8)
     axes[0, 0].set_title("truth", fontsize=9)
