@@ -58,7 +58,7 @@ BEST_IN_TIME := geo_fno f_fno u_no fno factformer
 SHARE := --share 0.4 --runs runs/studies/epochs
 STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
 study: study-theory study-choices study-finalists study-remedies study-rates study-time study-epochs study-ablation study-chart \
-       study-scaling study-efficiency study-gallery study-report  ## everything below, about ten hours on two cores
+       study-scaling study-efficiency study-gallery study-report  ## everything below, about eight hours on two cores
 
 study-theory: $(READY)  ## the paper's lemmas executed
 	$(BIN)/cato study theory --out docs/studies/theory

@@ -192,7 +192,7 @@ def test_the_demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from cato.training import config
 
     recipe = config.recipe
-    monkeypatch.setattr(config, "recipe", lambda name, _, model: recipe(name, "smoke", model))
+    monkeypatch.setattr(config, "recipe", lambda name, _, *model: recipe(name, "smoke", *model))
     for _ in range(2):  # the second goes on with the first
         main(["demo", "--minutes", "0.01"])
     assert "Test error" in (folder / "runs" / "demo" / "report.html").read_text()

@@ -70,12 +70,12 @@ def test_values_share_the_scale_of_the_truth_and_errors_one_of_their_own(geometr
     values = answers[0].case.truth
     assert truth.get_clim() == (values.min(), values.max())
     assert {p.get_clim() for p in predictions} == {truth.get_clim()}
-    worst = np.abs(answers[2].prediction - values).max()
+    worst = np.abs(answers[2].case.prediction - values).max()
     assert [e.get_clim() for e in errors] == [(-worst, worst)] * 3
     for answer, prediction, error in zip(answers, predictions, errors, strict=True):
-        np.testing.assert_allclose(np.ravel(prediction.get_array()), answer.prediction.ravel())
+        np.testing.assert_allclose(np.ravel(prediction.get_array()), answer.case.prediction.ravel())
         np.testing.assert_allclose(
-            np.ravel(error.get_array()), (answer.prediction - values).ravel()
+            np.ravel(error.get_array()), (answer.case.prediction - values).ravel()
         )
     np.testing.assert_allclose(np.ravel(given_.get_array()), answers[0].case.inputs.ravel())
 
@@ -96,7 +96,7 @@ def test_strips_share_scales_over_all_times():
 def test_frame_errors_are_relative():
     answer = answers_to(time="rollout", num_steps=3)[1]
     truth = answer.case.truth[1].ravel()
-    expected = np.linalg.norm(answer.prediction[1].ravel() - truth) / np.linalg.norm(truth)
+    expected = np.linalg.norm(answer.case.prediction[1].ravel() - truth) / np.linalg.norm(truth)
     assert answer.frame_errors[1] == pytest.approx(expected)
 
 
@@ -110,7 +110,7 @@ def test_deformed_meshes_stand_where_their_nodes_are():
     )
     assert len({f.get_clim() for f in (*shown[:4], *shown[7:11])}) == 1
     assert len({f.get_clim() for f in (*shown[4:7], *shown[11:])}) == 1
-    apart = (answers[2].prediction - answers[2].case.truth)[-1, :, :2]
+    apart = (answers[2].case.prediction - answers[2].case.truth)[-1, :, :2]
     np.testing.assert_allclose(np.ravel(shown[13].get_array()), np.linalg.norm(apart, axis=-1))
 
 
