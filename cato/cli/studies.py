@@ -46,8 +46,9 @@ class Study:
         from cato.studies.setup import Setup
 
         runs = self.runs or Path("runs") / self.name
-        budget = (share, minutes)
-        return Setup(self.scale, self.seeds, *budget, self.data, runs, self.folder, self.workers)
+        return Setup(
+            self.scale, self.seeds, share, minutes, self.data, runs, self.folder, self.workers
+        )
 
 
 @dataclass

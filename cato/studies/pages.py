@@ -6,8 +6,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from cato.files import atomic_write
-
-DPI = 110
+from cato.viz.fields import DPI
 
 
 def save_page(out: Path, study: str, title: str, lines: Sequence[str]) -> None:

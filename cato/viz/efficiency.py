@@ -13,10 +13,9 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from cato.viz.fields import new_figure
+from cato.viz.fields import DPI, new_figure
 from cato.viz.labels import place_labels
 
-DPI = 110
 COLOURS = {"cato": "tab:red", "saot": "tab:blue", "transolver": "tab:green"}
 """The models that the paper's charts compare; all others are grey."""
 GREY = "0.62"

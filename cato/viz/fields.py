@@ -11,6 +11,8 @@ from cato.problem import Problem
 from cato.viz.views import Window, window_of
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
+DPI = 110
+"""Of the pictures that studies write."""
 MAX_ASPECT = 3
 """Domains longer than this are stretched to the panel, or nothing would be seen across them."""
 MAX_LINES = 56

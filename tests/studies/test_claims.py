@@ -166,6 +166,7 @@ def test_pictures(share, errors, verdict):
     }
     (claim,) = gallery_claims({"rows": [shown]})
     assert claim.verdict == verdict
+    assert gallery_claims({"rows": [shown | {"beaten": {"cato": 0.0}}]}) == []  # CATO alone
 
 
 def test_within_the_spread_is_not_lower():

@@ -119,6 +119,8 @@ def gallery_claims(results: Row) -> list[Claim]:
                 shares.append(share)
                 both = learnt[rival] and learnt[row["chosen_by"]]
                 verdicts.append(seen(share > 0.5, num_seeds=1) if both else TOO_SHORT)
+    if not shares:  # CATO's pictures alone
+        return []
     return [
         Claim(
             "pictures closer to the truth than those of Transolver and SAOT",

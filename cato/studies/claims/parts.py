@@ -52,6 +52,7 @@ def _on_one_benchmark(rows: list[Row]) -> Iterator[Stated]:
                 f"validation error {recipe['validation']:.2%}; {', '.join(changes)}",
                 of_parts([_worse(row, recipe) for row in tried.values()]),
             )
+    yield from _with_few_samples(answers)
     plain = answers.get(("loss", "no physical terms"))
     if plain is None:
         return
@@ -63,7 +64,6 @@ def _on_one_benchmark(rows: list[Row]) -> Iterator[Stated]:
         f"({_change(plain, recipe):+.1%}){nothing}",
         _worse(plain, recipe),
     )
-    yield from _with_few_samples(answers)
     if recipe["gradient_error"] is not None:  # steady, and on a mesh
         yield (
             "the physical loss makes gradients better",
