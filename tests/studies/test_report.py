@@ -73,6 +73,18 @@ def test_a_training_that_two_studies_share_costs_once(tmp_path):
     assert "2 trainings of one thread each, 0.3 hours" in (tmp_path / "results.md").read_text()
 
 
+def test_results_of_another_version_are_an_error(tmp_path):
+    old = compared(0.01, {"saot": 0.02})
+    del old["rows"][0]["mean_predictor"]
+    (tmp_path / "time").mkdir()
+    (tmp_path / "time" / "compare.json").write_text(json.dumps(old))
+    with pytest.raises(InputError, match="of time lack 'mean_predictor': another version"):
+        report(tmp_path, tmp_path)
+    (tmp_path / "time" / "compare.json").write_text("{")
+    with pytest.raises(InputError, match="results of time"):
+        report(tmp_path, tmp_path)
+
+
 def test_an_empty_folder_is_an_error(tmp_path):
     with pytest.raises(InputError, match="holds no results"):
         report(tmp_path, tmp_path)

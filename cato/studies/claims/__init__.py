@@ -7,6 +7,7 @@ the number. A study that has not been run leaves its claims "not run".
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cato.errors import InputError
 from cato.studies.claims.accuracy import PAPER, accuracy, gallery_claims, table_1_claims
 from cato.studies.claims.cost import (
     PAPER_SPEED_UP,
@@ -40,10 +41,16 @@ def claims(results: Mapping[str, Any]) -> list[Claim]:
     }
     found = []
     for study, source in sources.items():
-        if study in results:
-            found += source(results[study])
-        else:
+        if study not in results:
             found.append(Claim(f"what `{study}` studies", "", "", "", NOT_RUN))
+            continue
+        try:
+            found += source(results[study])
+        except KeyError as error:
+            raise InputError(
+                f"the results of {study} lack {error}: another version of cato wrote them; run "
+                "the study again, which trains nothing that is there"
+            ) from error
     return [*found, *_at_full_size(results)]
 
 
