@@ -134,7 +134,7 @@ async def draw(
 async def predict(
     name: str, request: Request, exploration: Exploring, service: Serving
 ) -> Response:
-    """The model's answer for an input, with the nodes and their place in the learned chart."""
+    """The model's answer for an input, with the nodes and their place in the chart."""
     model, editor = exploration.find(name)
     with service.admission():
         values = editor.check(await _values_of(request, service))

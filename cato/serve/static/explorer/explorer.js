@@ -20,7 +20,7 @@ const page = {
 };
 const field = new FieldPanel();
 const physical = new GridPanel("Physical grid");
-const charted = new GridPanel("Learned chart ζ");
+const charted = new GridPanel("Chart ζ");
 const check = new Check();
 const timeline = new Timeline(find("timeline"), showFrame);
 find("prediction").append(field.element);

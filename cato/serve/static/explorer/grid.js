@@ -1,4 +1,4 @@
-// Mesh lines: the geometry in the editor, and the physical grid beside the learned chart.
+// Mesh lines: the geometry in the editor, and the physical grid beside the chart.
 
 import { themed } from "./colour.js";
 import { boundaryEdges, fit, placing, shapeStage } from "./raster.js";
