@@ -35,33 +35,33 @@ docs: $(READY)  ## the documentation as a site, build/site/index.html
 	@echo "open build/site/index.html"
 
 bench: $(READY)  ## speed and memory, as ratios to a matmul of the same run
-	$(BIN)/python benchmarks/speed.py
-	$(BIN)/python benchmarks/models.py
-	$(BIN)/python benchmarks/recipes.py
+	$(BIN)/python tools/speed.py
+	$(BIN)/python tools/models.py
+	$(BIN)/python tools/recipes.py
 
 bench-serve: $(READY)  ## requests per second and latency of the service, with and without batching
-	$(BIN)/python benchmarks/serve.py
+	$(BIN)/python tools/serve.py
 
 bench-solvers: $(READY)  ## seconds per sample of the six solvers, as ratios to a reference of the same run
-	$(BIN)/python benchmarks/solvers.py
+	$(BIN)/python tools/solvers.py
 
 bench-export: $(READY)  ## which models can be exported, and how exactly: the table of docs/export.md
-	$(BIN)/python benchmarks/exports.py
+	$(BIN)/python tools/exports.py
 
 survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statistics and pictures for the cards
-	$(BIN)/python benchmarks/survey.py
+	$(BIN)/python tools/survey.py
 
 # The paper's evidence: each part is resumable and writes docs/studies/NAME; runs are kept in runs/studies.
 BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
 BEST_IN_TIME := geo_fno f_fno u_no fno factformer
 # Of the recipes' steps, the same for what shares trainings of CATO.
 SHARE := --share 0.4 --runs runs/studies/epochs
-STUDY = $(BIN)/cato study $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
+STUDY = $(BIN)/python -m reproduce $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
 study: study-theory study-choices study-finalists study-remedies study-rates study-time study-epochs study-ablation study-chart \
        study-scaling study-efficiency study-gallery study-report  ## everything below, about eight hours on two cores
 
 study-theory: $(READY)  ## the paper's lemmas executed
-	$(BIN)/cato study theory --out docs/studies/theory
+	$(BIN)/python -m reproduce theory --out docs/studies/theory
 
 study-choices: $(READY)  ## what the paper leaves open, decided on validation; the defaults follow
 	$(call STUDY,ablation,choices) --benchmarks darcy elasticity --share 0.2 \
@@ -99,16 +99,16 @@ study-efficiency: $(READY)  ## parameters, operations, time and memory at the pa
 	$(call STUDY,efficiency,efficiency)
 
 study-gallery: $(READY)  ## pictures of the models side by side, of the runs of study-time
-	$(BIN)/cato study gallery --minutes 1.5 --runs runs/studies/time --out docs/studies/gallery
+	$(BIN)/python -m reproduce gallery --minutes 1.5 --runs runs/studies/time --out docs/studies/gallery
 
 study-report: $(READY)  ## docs/results.md and docs/results.html
-	$(BIN)/cato study report
+	$(BIN)/python -m reproduce report
 
 pretrained: $(READY)  ## train, evaluate and package the models that come with cato; about an hour on two cores, resumable
-	$(BIN)/python benchmarks/pretrained.py
+	$(BIN)/python tools/pretrained.py
 
 cards: $(READY)  ## the model cards, from code, recipes and results
-	$(BIN)/python benchmarks/cards.py
+	$(BIN)/python tools/cards.py
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -7,17 +7,17 @@ from matplotlib.figure import Figure
 
 from cato.config import from_dict
 from cato.data.dataset import Dataset
-from cato.data.own.read import is_own
 from cato.errors import InputError
+from cato.inference.evaluate import evaluate_run
 from cato.models.registry import model_entry
+from cato.runs.folder import Run, open_run
+from cato.runs.load import load_surrogate
+from cato.runs.settings import DataConfig, RunConfig, recipe, run_config
+from cato.runs.user_settings import own_config
 from cato.surrogate import Surrogate
-from cato.training.config import DataConfig, RunConfig, recipe, run_config
-from cato.training.evaluate import evaluate_run
-from cato.training.own import own_config
-from cato.training.run import Run, open_run
 from cato.training.train import resume as resume_run
 from cato.training.train import train as train_run
-from cato.training.weights import load_surrogate
+from cato.user_data.read import is_own
 from cato.viz.figures import sample_figure
 
 SETTINGS = {f"{group}_settings": group for group in ("model", "data", "loss", "train")}

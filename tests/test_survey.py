@@ -7,7 +7,7 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from cato.data.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS
 
 ROOT = Path(__file__).parents[1]
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.config import to_dict
-from cato.data.benchmarks import BENCHMARKS, get_benchmark
 from cato.models.registry import MODELS, model_entry, num_parameters
-from cato.training.config import options_of, recipe
+from cato.runs.settings import options_of, recipe
 
 PUBLISHED_MILLIONS = {
     "transolver": (2.83, 11.23, 2.81, 3.07, 2.84, 0.71),

@@ -7,11 +7,10 @@ from typing import Any
 
 from cato.cli.data import Benchmarks, Generate, Models
 from cato.cli.deploy import Export, Serve
-from cato.cli.own import Inspect
 from cato.cli.pretrained import Pretrained
 from cato.cli.runs import Evaluate, Predict, Report
-from cato.cli.studies import STUDIES
 from cato.cli.train import Demo, Train
+from cato.cli.user_data import Inspect
 
 COMMANDS: dict[str, type[Any]] = {
     "generate": Generate,
@@ -25,6 +24,5 @@ COMMANDS: dict[str, type[Any]] = {
     "pretrained": Pretrained,
     "export": Export,
     "serve": Serve,
-    **STUDIES,
     "demo": Demo,
 }

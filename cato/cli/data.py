@@ -46,7 +46,7 @@ class Generate:
 
     def specs(self) -> list[Any]:
         """What is asked for, all checked before the first is generated."""
-        from cato.data.benchmarks import BENCHMARKS
+        from cato.benchmarks import BENCHMARKS
         from cato.data.spec import DataSpec
 
         names = list(BENCHMARKS) if self.benchmark == "all" else [self.benchmark]
@@ -81,7 +81,7 @@ class Benchmarks:
 
     def run(self) -> None:
         """List or describe."""
-        from cato.data.benchmarks import BENCHMARKS, get_benchmark
+        from cato.benchmarks import BENCHMARKS, get_benchmark
 
         if self.name:
             benchmark = get_benchmark(self.name)

@@ -30,7 +30,7 @@ class Export:
     def run(self) -> None:
         """Trace, write, check."""
         from cato.export import export_run
-        from cato.training.run import open_run
+        from cato.runs.folder import open_run
 
         run = open_run(self.folder)
         if self.out is None:  # the folder for results of a pretrained model may be new

@@ -1,9 +1,11 @@
 """From the arguments of the process to a command."""
 
 import os
+import shlex
 import sys
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from rich.console import Console
 from rich.table import Table
@@ -18,9 +20,13 @@ EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
 
 def main(arguments: list[str] | None = None) -> None:
     """Entry point of the `cato` command."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    run_guarded(dispatch, arguments)
+
+
+def run_guarded(dispatch: Callable[[list[str]], None], arguments: list[str] | None) -> None:
+    """Run a program on its arguments; errors that a user can fix are one line and exit code 2."""
     try:
-        dispatch(arguments)
+        dispatch(sys.argv[1:] if arguments is None else arguments)
     except InputError as error:
         fail(str(error))
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
@@ -38,29 +44,24 @@ def main(arguments: list[str] | None = None) -> None:
 def dispatch(arguments: list[str]) -> None:
     """Run one command."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print_overview()
+        print_overview("cato", COMMANDS)
+        print("\nEach has --help and --json.  Start with: cato demo")
         return
-    name, rest = split_name(arguments)
+    name, rest = arguments[0], arguments[1:]
     if name == "--version":
         from cato import __version__
 
         print(__version__)
         return
-    if name in ("study", "study -h", "study --help"):
-        print_overview("study ")
-        return
+    if name == "study":
+        moved = shlex.join(["python", "-m", "reproduce", *rest])
+        raise InputError(f"studies moved out of the package; in a clone of the repo, run `{moved}`")
     if name not in COMMANDS:
         raise InputError(f"unknown command {name!r}; choose one of {', '.join(COMMANDS)}")
     if name == "train":
         dispatch_train(rest)
     else:
         parse(COMMANDS[name], rest, f"cato {name}").run()
-
-
-def split_name(arguments: list[str]) -> tuple[str, list[str]]:
-    """The name of the command, of two words for studies, and its own arguments."""
-    num_words = 2 if arguments[0] == "study" else 1
-    return " ".join(arguments[:num_words]), arguments[num_words:]
 
 
 def dispatch_train(arguments: list[str]) -> None:
@@ -87,16 +88,14 @@ def print_train_help(own: list[str]) -> None:
             return
 
 
-def print_overview(prefix: str = "") -> None:
-    """What `cato` alone shows: the commands whose names begin with `prefix`."""
+def print_overview(program: str, commands: Mapping[str, type[Any]]) -> None:
+    """List commands with the first line of their help."""
     table = Table(box=None, show_header=False, padding=(0, 2))
-    for name, command in COMMANDS.items():
-        if name.startswith(prefix):
-            table.add_row(f"cato {name}", (command.__doc__ or "").splitlines()[0])
+    for name, command in commands.items():
+        table.add_row(f"{program} {name}", (command.__doc__ or "").splitlines()[0])
     out = Console()
     out.print("neural networks that stand in for PDE solvers\n")
     out.print(table)
-    out.print("\nEach has --help and --json.  Start with: cato demo")
 
 
 def fail(message: str) -> NoReturn:

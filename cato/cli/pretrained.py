@@ -19,7 +19,7 @@ class Pretrained:
 
     def run(self) -> None:
         """List or show."""
-        from cato.training.run import pretrained_names
+        from cato.runs.folder import pretrained_names
 
         if self.name:
             then = "" if self.json else f"cato.load({self.name!r}) in Python, or cato serve"
@@ -33,12 +33,12 @@ def pretrained_card(name: str) -> dict[str, Any]:
     """What is known of a model: what it is for, where it comes from, what was measured."""
     import torch
 
-    from cato.data.benchmarks import get_benchmark
+    from cato.benchmarks import get_benchmark
     from cato.errors import InputError
     from cato.files import read_json
     from cato.models.registry import build_model
-    from cato.training.run import PRETRAINED, open_run, pretrained_names
-    from cato.training.weights import data_spec
+    from cato.runs.folder import PRETRAINED, open_run, pretrained_names
+    from cato.runs.load import data_spec
 
     if name not in pretrained_names():
         raise InputError(

@@ -25,8 +25,8 @@ class Evaluate:
 
     def run(self) -> None:
         """Evaluate and write the figures into the run folder."""
-        from cato.training.evaluate import evaluate_run
-        from cato.training.run import open_run
+        from cato.inference.evaluate import evaluate_run
+        from cato.runs.folder import open_run
 
         evaluated = evaluate_run(open_run(self.folder), self.split, self.resolution)
         figures = {**evaluated.figures, "path": str(evaluated.path)}
@@ -54,8 +54,8 @@ class Predict:
 
     def run(self) -> None:
         """Predict and write."""
-        from cato.training.predict import predict_file
-        from cato.training.run import open_run
+        from cato.inference.predict import predict_file
+        from cato.runs.folder import open_run
 
         figures = predict_file(open_run(self.folder), self.input, self.output)
         show("predicted", figures, self.json)
@@ -72,7 +72,7 @@ class Report:
 
     def run(self) -> None:
         """Evaluate and render."""
-        from cato.training.run import open_run
+        from cato.runs.folder import open_run
         from cato.viz.report import write_report
 
         path, figures = write_report(open_run(self.folder))

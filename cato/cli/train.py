@@ -77,8 +77,8 @@ class Train:
     def config(self, overrides: list[str]) -> Any:
         """The recipe with the overrides."""
         from cato.config import checked, to_dict
-        from cato.data.own.read import is_own
-        from cato.training.config import recipe, run_config
+        from cato.runs.settings import recipe, run_config
+        from cato.user_data.read import is_own
 
         if not self.benchmark:
             raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
@@ -98,8 +98,8 @@ class Train:
 
     def _own_config(self, scale: str, overrides: list[str]) -> Any:
         """The recipe for own data; what is said of the data decides which they are."""
-        from cato.training.config import DataConfig
-        from cato.training.own import own_config
+        from cato.runs.settings import DataConfig
+        from cato.runs.user_settings import own_config
 
         names = ("coords", "inputs", "targets")
         named = {name: value for name in names if (value := getattr(self, name)) is not None}
@@ -126,7 +126,7 @@ class Demo:
         import torch
 
         from cato.config import checked
-        from cato.training.config import recipe
+        from cato.runs.settings import recipe
         from cato.training.train import resume, train
         from cato.viz.report import write_report
 

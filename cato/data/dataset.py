@@ -10,8 +10,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from cato.benchmarks import SPLITS
 from cato.data.arrays import check_arrays, check_mask, require_nonzero
-from cato.data.benchmarks import SPLITS
 from cato.data.generate import covering, generate_file
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import Stored, read_store

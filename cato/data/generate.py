@@ -10,8 +10,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from cato.data.benchmarks import SPLITS
-from cato.data.parts import Parts
+from cato.benchmarks import SPLITS
+from cato.data.sample_cache import Parts
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import read_header, write_store
 from cato.data.worker import solve_in_parallel

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cato.data.benchmarks import SPLITS, Benchmark, get_benchmark
+from cato.benchmarks import SPLITS, Benchmark, get_benchmark
 from cato.errors import InputError
 from cato.problem import Problem
 

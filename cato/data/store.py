@@ -23,8 +23,8 @@ import numpy as np
 
 from cato import __version__
 from cato.data.arrays import channel_names, require_finite, sample_shapes
-from cato.data.draw import Drawn
 from cato.data.hdf5 import new_hdf5
+from cato.data.sampling import Drawn
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.problem import Problem

@@ -22,11 +22,11 @@ from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from cato.data.draw import draw
-from cato.data.parts import Parts
+from cato.data.sample_cache import Parts
+from cato.data.sampling import draw
 from cato.data.spec import DataSpec
 from cato.errors import InputError
-from cato.jit import when_compiling
+from cato.kernels.jit import when_compiling
 from cato.subprocesses import start_module
 
 Task = tuple[str, int]

@@ -3,7 +3,7 @@
 Of a run folder:
 
     from cato.export import describe, export_run
-    from cato.training.run import open_run
+    from cato.runs.folder import open_run
 
     export_run(open_run("runs/x"), "onnx")
     describe("runs/x/model.onnx")

@@ -23,10 +23,10 @@ from cato.export.portable import Arrays, Portable, computes, layout, mesh_axes
 from cato.export.trace import NotExportable, Traced
 from cato.files import atomic_write
 from cato.progress import Bar, note, progress_bar
+from cato.runs.folder import Run
+from cato.runs.load import data_spec, load_splits, load_surrogate
+from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
-from cato.training.config import RunConfig
-from cato.training.run import Run
-from cato.training.weights import data_spec, load_splits, load_surrogate
 
 FORMAT = 1
 """Of the metadata."""

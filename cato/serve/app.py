@@ -20,7 +20,7 @@ from cato import __version__
 from cato.errors import InputError
 from cato.serve import explorer, routes
 from cato.serve.explorer import exploration_over
-from cato.serve.limits import CountRequests, LimitBody
+from cato.serve.middleware import CountRequests, LimitBody
 from cato.serve.models import ServedModel
 from cato.serve.service import Service
 from cato.serve.settings import ServeSettings

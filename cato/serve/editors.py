@@ -1,11 +1,11 @@
 """The editors by benchmark. To add one: a class, and its name in `EDITORS`."""
 
-from cato.data.benchmarks import get_benchmark
+from cato.benchmarks import get_benchmark
+from cato.benchmarks.editor import Editor
 from cato.errors import InputError
 from cato.problem import Problem
 from cato.serve.input_fields import DarcyEditor, NavierStokesEditor
 from cato.serve.input_shapes import AirfoilEditor, ElasticityEditor, PipeEditor, PlasticityEditor
-from cato.serve.inputs import Editor
 
 EDITORS: dict[str, type[Editor]] = {
     editor.name: editor

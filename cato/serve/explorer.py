@@ -19,10 +19,10 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 from starlette.requests import ClientDisconnect
 
+from cato.benchmarks.editor import Editor, Given
 from cato.errors import InputError
 from cato.serve.batching import Answer, Question
 from cato.serve.editors import EDITORS, editor_for
-from cato.serve.inputs import Editor, Given
 from cato.serve.jobs import SolverJob, SolverJobs
 from cato.serve.models import ServedModel
 from cato.serve.service import CLIENT_GONE, Service, service_of

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from cato.data.benchmarks.navier_stokes import NUM_PAST
+from cato.benchmarks.editor import Control, Editor, Given
+from cato.benchmarks.navier_stokes.benchmark import NUM_PAST
 from cato.errors import InputError
-from cato.serve.inputs import Control, Editor, Given
 
 HIGH, LOW = 12.0, 3.0
 """Permeabilities of the Darcy benchmark."""
@@ -31,7 +31,7 @@ class DarcyEditor(Editor):
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A random medium."""
-        from cato.solvers.darcy import random_medium
+        from cato.benchmarks.darcy.solver import random_medium
 
         return (random_medium(rng, self.parameters.num_solver_nodes) == HIGH).astype(np.uint8)
 
@@ -93,7 +93,7 @@ class NavierStokesEditor(Editor):
 
     def physical(self, values: np.ndarray) -> np.ndarray:
         """The initial vorticity; with strength and size 1 that of `draw_vorticity`, exactly."""
-        from cato.solvers.navier_stokes import draw_vorticity, random_deviations
+        from cato.benchmarks.navier_stokes.solver import draw_vorticity, random_deviations
 
         strength, size, seed = values
         num_nodes = self.parameters.stride * self.parameters.resolution
@@ -109,7 +109,7 @@ class NavierStokesEditor(Editor):
 
     def given(self, values: np.ndarray) -> Given:
         """Ten frames of the solver."""
-        from cato.solvers.navier_stokes import solve
+        from cato.benchmarks.navier_stokes.solver import solve
 
         stride = self.parameters.stride
         frames = solve(self.physical(values), times=range(1, NUM_PAST + 1))

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from cato.serve.inputs import Control, Editor, Given
+from cato.benchmarks.editor import Control, Editor, Given
 
 
 class AirfoilEditor(Editor):
@@ -19,7 +19,7 @@ class AirfoilEditor(Editor):
 
     def controls(self) -> list[Control]:
         """Points below from left to right, without the first, then above from right to left."""
-        from cato.solvers.airfoil_mesh import AMPLITUDE, BOX_HEIGHT, BOX_KNOTS
+        from cato.benchmarks.airfoil.mesh import AMPLITUDE, BOX_HEIGHT, BOX_KNOTS
 
         below = [(float(x), -BOX_HEIGHT / 2) for x in BOX_KNOTS[1:]]
         above = [(float(x), BOX_HEIGHT / 2) for x in BOX_KNOTS[::-1]]
@@ -41,19 +41,19 @@ class AirfoilEditor(Editor):
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A random foil."""
-        from cato.solvers.airfoil_mesh import draw_parameters
+        from cato.benchmarks.airfoil.mesh import draw_parameters
 
         return draw_parameters(rng)
 
     def given(self, values: np.ndarray) -> Given:
         """The mesh around the foil."""
-        from cato.solvers.airfoil_mesh import mesh
+        from cato.benchmarks.airfoil.mesh import mesh
 
         return self._no_inputs(mesh(values, (self.parameters.around, self.parameters.normal)))
 
     def describe(self) -> dict[str, Any]:
         """The sides of the box too: numbers of controls, and the corner that stays."""
-        from cato.solvers.airfoil_mesh import BOX_HEIGHT, BOX_KNOTS
+        from cato.benchmarks.airfoil.mesh import BOX_HEIGHT, BOX_KNOTS
 
         fixed = (float(BOX_KNOTS[0]), -BOX_HEIGHT / 2)
         return super().describe() | {"sides": [[fixed, 0, 1, 2], [6, 5, 4, 3], [fixed, 6], [2, 3]]}
@@ -73,7 +73,7 @@ class PipeEditor(Editor):
 
     def controls(self) -> list[Control]:
         """Slope, height, slope, … from the inlet to the outlet."""
-        from cato.solvers.pipe import KNOTS, RANGES
+        from cato.benchmarks.pipe.solver import KNOTS, RANGES
 
         height, slope = RANGES["code"]
         controls: list[Control] = []
@@ -94,7 +94,7 @@ class PipeEditor(Editor):
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A random centreline."""
-        from cato.solvers.pipe import draw_centreline
+        from cato.benchmarks.pipe.solver import draw_centreline
 
         return draw_centreline(rng).ravel()[1:]
 
@@ -104,7 +104,7 @@ class PipeEditor(Editor):
 
     def given(self, values: np.ndarray) -> Given:
         """The mesh of the pipe."""
-        from cato.solvers.pipe import mesh
+        from cato.benchmarks.pipe.solver import mesh
 
         return self._no_inputs(mesh(self.physical(values), self.problem.shape))  # type: ignore[arg-type]
 
@@ -122,7 +122,7 @@ class PlasticityEditor(Editor):
 
     def controls(self) -> list[Control]:
         """Points from left to right, on the upper edge of the block at height 0."""
-        from cato.solvers.plasticity import HEIGHT, LENGTH, MAX_KNOT, NUM_KNOTS
+        from cato.benchmarks.plasticity.solver import HEIGHT, LENGTH, MAX_KNOT, NUM_KNOTS
 
         return [
             Control(f"Die at x = {x:.3g} mm", 0.0, MAX_KNOT, 0.1, "mm", (float(x), HEIGHT))
@@ -135,13 +135,13 @@ class PlasticityEditor(Editor):
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A random die."""
-        from cato.solvers.plasticity import draw_die
+        from cato.benchmarks.plasticity.solver import draw_die
 
         return draw_die(rng)
 
     def given(self, values: np.ndarray) -> Given:
         """The height of the die above every column of the mesh."""
-        from cato.solvers.plasticity import LENGTH, die_curve
+        from cato.benchmarks.plasticity.solver import LENGTH, die_curve
 
         shape = self.problem.shape
         height = die_curve(values)(np.linspace(0.0, LENGTH, shape[0]))
@@ -163,7 +163,7 @@ class ElasticityEditor(Editor):
 
     def controls(self) -> list[Control]:
         """One per coefficient; the page moves points of the edge instead."""
-        from cato.solvers.elasticity import NUM_WAVES
+        from cato.benchmarks.elasticity.solver import NUM_WAVES
 
         waves = [(k, wave) for k in range(1, NUM_WAVES + 1) for wave in ("cos", "sin")]
         return [Control(f"{wave} {k}θ", -6.0, 6.0, 0.1) for k, wave in waves]
@@ -174,7 +174,7 @@ class ElasticityEditor(Editor):
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """A random void."""
-        from cato.solvers.elasticity import draw_void
+        from cato.benchmarks.elasticity.solver import draw_void
 
         return draw_void(rng).ravel()
 
@@ -184,7 +184,7 @@ class ElasticityEditor(Editor):
 
     def given(self, values: np.ndarray) -> Given:
         """The points of the cell."""
-        from cato.solvers.elasticity import NUM_POINTS, morph, reference_cell
+        from cato.benchmarks.elasticity.solver import NUM_POINTS, morph, reference_cell
 
         # All nodes, as the solver does it: a part of them could be rounded otherwise.
         nodes = morph(reference_cell(0).mesh.doflocs, self.physical(values))
@@ -192,7 +192,7 @@ class ElasticityEditor(Editor):
 
     def triangles(self) -> np.ndarray:
         """The solver's elements: the points are their corners."""
-        from cato.solvers.elasticity import reference_cell
+        from cato.benchmarks.elasticity.solver import reference_cell
 
         return reference_cell(0).mesh.t[:3].T.astype(np.uint32)
 

@@ -22,14 +22,14 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
+from cato.benchmarks import get_benchmark
+from cato.benchmarks.editor import Editor
+from cato.benchmarks.rejected import Rejected
 from cato.config import Count, Positive
-from cato.data.benchmarks import get_benchmark
 from cato.errors import InputError
-from cato.jit import when_compiling
+from cato.kernels.jit import when_compiling
 from cato.serve.editors import EDITORS
-from cato.serve.inputs import Editor
 from cato.serve.wire import Message, pack, unpack
-from cato.solvers.rejected import Rejected
 from cato.subprocesses import start_module
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
@@ -258,7 +258,7 @@ def run_task(request: Message, compiled: list[bool]) -> bytes:
     benchmark = get_benchmark(facts["benchmark"])
     settings = type(benchmark.parameters("paper"))(**facts["parameters"])
     editor = EDITORS[benchmark.name](settings)
-    import_module(f"cato.solvers.{benchmark.name}")  # not part of the solver's time
+    import_module(f"cato.benchmarks.{benchmark.name}.solver")  # not part of the solver's time
     reply: dict[str, Any] = {"error": ""}
     began, arrays = time.perf_counter(), {}
     try:

@@ -11,15 +11,16 @@ from typing import Any
 
 import numpy as np
 
-from cato.data.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.files import read_json
+from cato.inference.conformal import Band
+from cato.inference.evaluate import load_run_band
 from cato.problem import Problem
 from cato.progress import progress_bar
+from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
+from cato.runs.load import load_surrogate
 from cato.surrogate import Surrogate
-from cato.training.conformal import Band
-from cato.training.run import PRETRAINED, Run, open_run, pretrained_names
-from cato.training.weights import load_run_band, load_surrogate
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 

@@ -9,12 +9,12 @@ from starlette.requests import ClientDisconnect
 
 from cato.serve import schemas
 from cato.serve.batching import Question
+from cato.serve.codecs import Body, Format, format_of
 from cato.serve.models import ServedModel
-from cato.serve.questions import question_of
-from cato.serve.requests import Body, Format, format_of
 from cato.serve.schemas import refusals
 from cato.serve.service import CLIENT_GONE, Service, service_of
 from cato.serve.settings import ServeSettings
+from cato.serve.validation import question_of
 
 router = APIRouter()
 Serving = Annotated[Service, Depends(service_of)]

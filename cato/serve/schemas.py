@@ -1,7 +1,7 @@
 """The shapes of questions and answers, as the OpenAPI page shows them.
 
 Bodies of predictions are not built from these classes: arrays go straight from bytes to NumPy and
-back, see `cato.serve.requests`.
+back, see `cato.serve.codecs`.
 """
 
 from typing import Any, Literal

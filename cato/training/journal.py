@@ -6,7 +6,7 @@ from collections import deque
 from typing import Any, Self
 
 from cato.errors import InputError
-from cato.training.run import Run
+from cato.runs.folder import Run
 
 
 class Journal:

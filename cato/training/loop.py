@@ -17,14 +17,14 @@ from torch import Tensor
 
 from cato.data.dataset import Batch, Splits
 from cato.errors import Diverged
+from cato.inference.evaluate import mean_error
 from cato.progress import Bar, note, progress_bar
+from cato.runs.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
+from cato.runs.folder import Run
 from cato.surrogate import Frame, frames_to_learn
-from cato.training.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
-from cato.training.evaluate import mean_error
 from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, set_cycle
 from cato.training.prepare import prepare
-from cato.training.run import Run
 from cato.training.schedule import one_cycle
 from cato.training.snapshot import capture, restore
 from cato.training.stop import StopRequest

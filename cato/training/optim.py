@@ -6,7 +6,7 @@ from torch.optim import AdamW, Optimizer
 
 from cato.errors import InputError
 from cato.models.contract import Operator
-from cato.training.config import TrainConfig
+from cato.runs.settings import TrainConfig
 from cato.training.schedule import CyclePoint
 
 

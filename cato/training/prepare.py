@@ -8,8 +8,8 @@ from cato.data.dataset import Dataset
 from cato.data.normalise import Normaliser
 from cato.models.registry import build_model
 from cato.physics import PhysicalLoss, gradient_rms, inverse_metric
+from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
-from cato.training.config import RunConfig
 
 
 class Prepared(NamedTuple):

@@ -6,22 +6,22 @@ from lightning_fabric import Fabric
 
 from cato.data.dataset import Splits
 from cato.errors import InputError, Interrupted
+from cato.inference.evaluate import calibrate
 from cato.lock import locked
 from cato.models.registry import build_model
 from cato.progress import note
-from cato.training.checkpoint import remove_leftovers
-from cato.training.config import RunConfig
-from cato.training.engine import make_fabric
-from cato.training.evaluate import calibrate
-from cato.training.loop import Training
-from cato.training.run import Run, create_run, open_run, require_new
-from cato.training.weights import (
+from cato.runs.checkpoint import remove_leftovers
+from cato.runs.folder import Run, create_run, open_run, require_new
+from cato.runs.load import (
     data_key,
     data_spec,
     load_run_splits,
     load_splits,
     load_surrogate,
 )
+from cato.runs.settings import RunConfig
+from cato.training.devices import make_fabric
+from cato.training.loop import Training
 
 
 def train(config: RunConfig, folder: Path) -> Run:

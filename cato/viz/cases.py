@@ -9,10 +9,10 @@ import torch
 
 from cato.data.dataset import Batch, Dataset
 from cato.errors import InputError
+from cato.inference.evaluate import solve_all
 from cato.physics import gradient, inverse_metric
 from cato.problem import Problem
 from cato.surrogate import Surrogate
-from cato.training.evaluate import solve_all
 
 
 class Slopes(NamedTuple):

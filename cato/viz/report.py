@@ -10,14 +10,14 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
-from cato.data.benchmarks import get_benchmark
+from cato.benchmarks import get_benchmark
 from cato.data.dataset import Dataset
 from cato.files import atomic_write
+from cato.inference.evaluate import Evaluation, evaluate_run
 from cato.models.registry import model_entry
 from cato.problem import Problem
+from cato.runs.folder import Run
 from cato.surrogate import Surrogate
-from cato.training.evaluate import Evaluation, evaluate_run
-from cato.training.run import Run
 from cato.viz.chart import chart_figure, chart_words
 from cato.viz.curves import error_histogram, frame_error_curve, training_curve
 from cato.viz.figures import sample_figure

@@ -12,8 +12,8 @@ import h5py
 import numpy as np
 import pytest
 
+from cato.benchmarks import BENCHMARKS
 from cato.cli import main
-from cato.data.benchmarks import BENCHMARKS
 from cato.data.generate import generate
 from cato.surrogate import Surrogate
 

@@ -13,17 +13,17 @@ import h5py
 import numpy as np
 import pytest
 
+from cato.benchmarks.rejected import Rejected
 from cato.data import draw as draw_module
 from cato.data import generate as module
-from cato.data.draw import draw
 from cato.data.generate import generate, generate_file
-from cato.data.parts import Parts
+from cato.data.sample_cache import Parts
+from cato.data.sampling import draw
 from cato.data.spec import DataSpec
 from cato.data.store import num_rejected, write_store
 from cato.data.worker import Task, Worker, solve_in_parallel
 from cato.errors import InputError
 from cato.files import digest
-from cato.solvers.rejected import Rejected
 
 SMOKE = DataSpec("darcy", "smoke")
 LONG = DataSpec("darcy", "smoke", count=300)
@@ -258,7 +258,8 @@ def test_failure_inside_a_worker_is_passed_on(tmp_path: Path) -> None:
 
 
 def test_workers_do_without_torch() -> None:
-    code = "import sys, cato.data.worker, cato.solvers.darcy; sys.exit('torch' in sys.modules)"
+    solver = "cato.benchmarks.darcy.solver"
+    code = f"import sys, cato.data.worker, {solver}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 

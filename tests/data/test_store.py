@@ -11,7 +11,7 @@ import pytest
 
 from cato import __version__
 from cato.data import store
-from cato.data.draw import Drawn, draw
+from cato.data.sampling import Drawn, draw
 from cato.data.spec import DataSpec
 from cato.data.store import read_header, read_store, write_store
 from cato.errors import InputError
@@ -169,7 +169,7 @@ def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from cato.data.draw import draw
+from cato.data.sampling import draw
 from cato.data.spec import DataSpec
 from cato.data.store import write_store
 from cato.errors import InputError

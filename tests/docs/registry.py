@@ -21,12 +21,14 @@ FEW_STEPS = ("--train.steps", "2", "--train.accelerator", "cpu")
 """Added to a training whose length the page does not say."""
 
 COVERED = {
-    r"cato study compare\b.*": "tests/studies/test_compare.py::test_a_row_summarises_its_runs",
+    r"python -m reproduce compare\b.*": (
+        "tests/reproduce/test_compare.py::test_a_row_summarises_its_runs"
+    ),
     r"cato serve\b.*": "tests/serve/test_serve_process.py::test_a_server_from_start_to_end",
     r"cato generate all\b.*": "tests/cli/test_cli.py::test_generate_all",
     r"cato generate \w+ --scale paper": "tests/cli/test_cli.py::test_generate_all",
     r"cato train (\w+) --scale small --out runs/\1": (
-        "tests/training/test_recipes.py::test_every_benchmark_goes_the_whole_way"
+        "tests/runs/test_recipes.py::test_every_benchmark_goes_the_whole_way"
     ),
     r"cato train \w+ .*--original PATH": (
         "tests/cli/test_train_original.py::"
@@ -37,7 +39,7 @@ COVERED = {
     ),
     r"cato train .*--train\.precision bf16-mixed": "tests/training/test_train.py::test_bf16_trains",
     r"cato evaluate darcy": (
-        "tests/training/test_pretrained.py::test_nothing_is_written_into_the_library"
+        "tests/runs/test_pretrained.py::test_nothing_is_written_into_the_library"
     ),
     r"make bench-export": (
         "tests/export/test_export_models.py::test_the_table_gets_its_rows_and_nothing_else"
@@ -45,7 +47,7 @@ COVERED = {
 }
 """Commands, as patterns, that another test runs: on several processes, over HTTP, for longer."""
 COVERED_PAGES: Mapping[str, str] = {
-    "docs/own-data.md": "tests/data/own/test_own_page.py::test_worked_example",
+    "docs/own-data.md": "tests/user_data/test_own_page.py::test_worked_example",
 }
 """Pages that a test of their own runs, block by block."""
 

@@ -15,15 +15,15 @@ import pytest
 from pages import ROOT, SPAN, cato_arguments, each_page, read, told
 
 import cato
+from cato.benchmarks import BENCHMARKS
 from cato.cli.commands import COMMANDS, Generate, Train
 from cato.cli.main import split_name
 from cato.cli.parsing import parse, split_overrides
-from cato.data.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.models.registry import MODELS
-from cato.studies.compare import OURS
+from reproduce.compare import OURS
 
-FOLDERS = ("benchmarks/", "cato/", "docs/", "examples/", "tests/")
+FOLDERS = ("cato/", "docs/", "examples/", "reproduce/", "tests/", "tools/")
 
 
 def check_arguments(*words: str) -> None:

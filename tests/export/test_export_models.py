@@ -18,7 +18,7 @@ ON_ITS_MESH_ONLY = {("wmt", "onnx"), ("wmt", "pt2"), ("lsm", "pt2")}
 
 @pytest.fixture(scope="module")
 def exports():
-    path = Path(__file__).parents[2] / "benchmarks" / "exports.py"
+    path = Path(__file__).parents[2] / "tools" / "exports.py"
     spec = importlib.util.spec_from_file_location("exports", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

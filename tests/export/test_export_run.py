@@ -13,10 +13,10 @@ from cato.cli import main
 from cato.data.generate import generate
 from cato.errors import InputError
 from cato.export import describe, export_run
-from cato.training.config import recipe, run_config
-from cato.training.run import create_run, open_run
+from cato.runs.folder import create_run, open_run
+from cato.runs.load import load_splits, load_surrogate
+from cato.runs.settings import recipe, run_config
 from cato.training.train import train
-from cato.training.weights import load_splits, load_surrogate
 
 PAGE = (Path(__file__).parents[2] / "docs/export.md").read_text()
 

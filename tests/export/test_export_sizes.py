@@ -6,9 +6,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cato.kernels.neighbours import nearest_neighbours
 from cato.models.baselines.ono import Whitening
-from cato.models.cato.knn import nearest_neighbours
-from cato.models.layers.sizes import share_of
+from cato.models.layers.symbolic_sizes import share_of
 
 
 @pytest.mark.parametrize("period", [(None, None), (8.0, None)])

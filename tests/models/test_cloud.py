@@ -10,9 +10,9 @@ from scipy.spatial import cKDTree
 from torch._dynamo.testing import CompileCounter
 
 from cato.errors import InputError
+from cato.kernels.neighbours import gather_neighbours, nearest_neighbours
 from cato.models.cato import knn
 from cato.models.cato.cloud import CatoPC, CatoPCConfig, LocalOperator
-from cato.models.cato.knn import gather_neighbours, nearest_neighbours
 from cato.problem import Problem
 
 SMALL = CatoPCConfig(width=16, depth=2, heads=2, neighbours=6, slices=8)

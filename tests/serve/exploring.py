@@ -3,7 +3,7 @@
 import torch
 
 from cato.api import model_config
-from cato.data.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS
 from cato.data.normalise import Normaliser
 from cato.models.registry import build_model
 from cato.serve.models import ServedModel

@@ -13,7 +13,7 @@ import time
 import pytest
 from exploring import build_explored
 
-from cato.data.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS
 from cato.serve.app import create_app
 from cato.serve.server import listening_socket, url_of
 from cato.serve.wire import unpack

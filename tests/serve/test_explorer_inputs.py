@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cato.data.benchmarks import BENCHMARKS
-from cato.data.benchmarks.plasticity import BlockMesh
+from cato.benchmarks import BENCHMARKS
+from cato.benchmarks.plasticity.benchmark import BlockMesh
 from cato.errors import InputError
 from cato.serve.editors import EDITORS, editor_for
 from cato.serve.input_shapes import PlasticityEditor

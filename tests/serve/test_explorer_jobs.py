@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
-from cato.data.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.serve import jobs as jobs_module
 from cato.serve.editors import EDITORS

@@ -11,7 +11,7 @@ from asking import concurrently, endless_body
 from exploring import build_explored
 from fastapi.testclient import TestClient
 
-from cato.data.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS
 from cato.serve.app import create_app
 from cato.serve.explorer import PAGE
 from cato.serve.settings import ServeSettings

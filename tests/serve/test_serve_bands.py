@@ -9,13 +9,13 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from cato.data.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS
+from cato.inference.conformal import Band, load_band, save_band
+from cato.runs.checkpoint import load_checkpoint
+from cato.runs.folder import PRETRAINED, open_run
+from cato.runs.settings import recipe, run_config
 from cato.serve.app import create_app
 from cato.serve.models import load_model, load_models
-from cato.training.checkpoint import load_checkpoint
-from cato.training.config import recipe, run_config
-from cato.training.conformal import Band, load_band, save_band
-from cato.training.run import PRETRAINED, open_run
 from cato.training.train import train
 
 SCALES = {"grid": (30, 1), "mesh": (30, 2), "cloud": (1, 1), "rollout": (3, 30, 1)}

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from cato.errors import InputError
+from cato.runs.settings import recipe, run_config
 from cato.serve import server
 from cato.serve.models import load_model, load_models
-from cato.training.config import recipe, run_config
 from cato.training.train import train
 
 COMMAND = (

@@ -1,7 +1,7 @@
 import pytest
 
 from cato.data.generate import generate
-from cato.training.config import recipe, run_config
+from cato.runs.settings import recipe, run_config
 
 
 @pytest.fixture(scope="session")

@@ -7,10 +7,10 @@ import torch
 from cato.data.dataset import Dataset, Splits
 from cato.errors import InputError
 from cato.problem import Problem
-from cato.training.config import recipe, run_config
-from cato.training.engine import make_fabric
+from cato.runs.folder import create_run
+from cato.runs.settings import recipe, run_config
+from cato.training.devices import make_fabric
 from cato.training.loop import Training
-from cato.training.run import create_run
 from cato.training.train import train
 
 NUM_FRAMES = 5

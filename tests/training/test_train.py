@@ -14,11 +14,11 @@ from safetensors.torch import load_file
 
 import cato
 from cato.errors import Diverged, InputError, Interrupted
+from cato.inference.evaluate import evaluate_run
+from cato.runs.folder import open_run
+from cato.runs.load import load_splits, load_surrogate
 from cato.training import loop
-from cato.training.evaluate import evaluate_run
-from cato.training.run import open_run
 from cato.training.train import resume, train
-from cato.training.weights import load_splits, load_surrogate
 
 NUM_KILLS = 3
 SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
@@ -182,8 +182,8 @@ def test_a_time_budget_sets_the_number_of_steps(tmp_path, config_with, monkeypat
 def test_calibration_leaves_weights_and_state_as_they_were(tmp_path, config_with, monkeypatch):
     monkeypatch.setattr(loop, "CALIBRATION_SECONDS", 0.1)
     config = config_with()
-    from cato.training.engine import make_fabric
-    from cato.training.run import create_run
+    from cato.runs.folder import create_run
+    from cato.training.devices import make_fabric
 
     splits = load_splits(config)
     run = create_run(tmp_path / "run", config, splits.problem)

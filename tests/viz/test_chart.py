@@ -5,10 +5,10 @@ import pytest
 
 from cato.data.dataset import Dataset
 from cato.data.normalise import Normaliser
+from cato.inference.evaluate import solve_all
 from cato.models.registry import build_model, model_entry
 from cato.problem import Problem
 from cato.surrogate import Surrogate
-from cato.training.evaluate import solve_all
 from cato.viz.chart import chart_figure, chart_words
 
 GEOMETRIES = {"cato": "mesh", "cato_pc": "cloud"}

@@ -7,10 +7,10 @@ import pytest
 import torch
 from matplotlib.collections import PathCollection, QuadMesh
 
-from cato.data.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS
 from cato.data.dataset import Dataset
-from cato.data.draw import draw
 from cato.data.normalise import Normaliser
+from cato.data.sampling import draw
 from cato.data.spec import DataSpec
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
@@ -250,9 +250,9 @@ def test_the_die_touches_the_block_and_does_not_cut_it():
 
 
 def test_the_views_agree_with_the_benchmarks():
-    from cato.data.benchmarks.navier_stokes import NUM_PAST
-    from cato.data.benchmarks.plasticity import NUM_FRAMES
-    from cato.solvers.plasticity import DIE_SPEED, DURATION
+    from cato.benchmarks.navier_stokes.benchmark import NUM_PAST
+    from cato.benchmarks.plasticity.benchmark import NUM_FRAMES
+    from cato.benchmarks.plasticity.solver import DIE_SPEED, DURATION
 
     assert set(VIEWS) <= set(BENCHMARKS)
     assert VIEWS["navier_stokes"].first_time == NUM_PAST + 1

@@ -19,8 +19,8 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.models.layers.grid_operator import GridConfig, GridOperator
-from cato.models.layers.sizes import smaller
 from cato.models.layers.spectral import cut, spectrum, synthesis
+from cato.models.layers.symbolic_sizes import smaller
 from cato.problem import Problem
 
 

@@ -36,9 +36,9 @@ from cato.models.layers.galerkin_attention import galerkin_attention
 from cato.models.layers.grid_operator import MeshFrame
 from cato.models.layers.heads import check_heads
 from cato.models.layers.mlp import MLP
-from cato.models.layers.sizes import ceil_divide, larger
 from cato.models.layers.spectral import FourierLayer
 from cato.models.layers.stencil import Stencil
+from cato.models.layers.symbolic_sizes import ceil_divide, larger
 from cato.models.layers.time import TimeEmbedding
 from cato.models.layers.unit_box import unit_box
 from cato.problem import Problem

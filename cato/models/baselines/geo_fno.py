@@ -6,7 +6,7 @@ Fourier layers on a computational grid whose unit coordinates ξ enter every lay
     h ← σ(K h + W h + b(ξ)),     b linear,  σ = GELU except after the last.
 
 On meshes the computational grid is the mesh itself and the physical positions are lifted with the
-inputs. On point clouds it is the latent grid of `cato.models.layers.geo`: a learned deformation,
+inputs. On point clouds it is the latent grid of `latent_grid`: a learned deformation,
 told the shape of the cloud by a code, one Fourier layer from the points to the grid, the layers
 here, and one from the grid to the points; the published model for clouds has depth 3.
 
@@ -23,8 +23,8 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.models.layers.channels import ChannelLinear
-from cato.models.layers.geo import GeoConfig, unit_grid
 from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.latent_grid import GeoConfig, unit_grid
 from cato.models.layers.spectral import SpectralConv
 from cato.problem import Problem
 

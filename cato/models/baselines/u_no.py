@@ -23,8 +23,8 @@ from torch.nn import functional as F
 from cato.config import Count
 from cato.models.layers.channels import ChannelLinear
 from cato.models.layers.grid_operator import GridConfig, GridOperator
-from cato.models.layers.sizes import larger, share_of
 from cato.models.layers.spectral import SpectralConv, resample
+from cato.models.layers.symbolic_sizes import larger, share_of
 from cato.problem import Problem
 
 _RESOLUTIONS = (1.0, 0.75, 0.5, 0.25)

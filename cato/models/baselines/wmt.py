@@ -29,8 +29,8 @@ from torch.nn import functional as F
 from cato.config import Count, Fraction
 from cato.errors import InputError
 from cato.models.layers.channels import ChannelLinear
-from cato.models.layers.geo import GeoConfig
 from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.latent_grid import GeoConfig
 from cato.models.layers.spectral import SpectralConv, resample
 from cato.models.layers.stencil import Stencil
 from cato.problem import Problem

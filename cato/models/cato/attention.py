@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.errors import InputError
-from cato.models.cato import cpu_attention
+from cato.kernels import attention as cpu_attention
 from cato.models.cato.rotary import rotate
 
 

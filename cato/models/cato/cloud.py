@@ -29,8 +29,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Positive
+from cato.kernels.neighbours import gather_neighbours, nearest_neighbours, wrap
 from cato.models.cato.chart import Chart, ChartKind
-from cato.models.cato.knn import gather_neighbours, nearest_neighbours, wrap
 from cato.models.contract import Operator, Prediction
 from cato.models.layers.mlp import MLP
 from cato.models.layers.slice_attention import PointSliceAttention

@@ -5,7 +5,7 @@
 A model writes its `body`, which maps (B, C, H, W) to the same shape for any H and W. On grids and
 meshes the hidden state is padded with zeros past the end of every axis that is not periodic, so
 that a periodic network may forget the far end; on point clouds the body works on the latent grid of
-`cato.models.layers.geo`.
+`cato.models.layers.latent_grid`.
 """
 
 from abc import abstractmethod
@@ -22,8 +22,8 @@ from cato.config import Count, Fraction
 from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.models.layers.channels import ChannelLinear, ChannelMLP
-from cato.models.layers.geo import GeoConfig, GeoFrame
-from cato.models.layers.sizes import share_of
+from cato.models.layers.latent_grid import GeoConfig, GeoFrame
+from cato.models.layers.symbolic_sizes import share_of
 from cato.models.layers.time import TimeEmbedding
 from cato.problem import Problem
 

@@ -24,7 +24,7 @@ from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
 from cato.models.layers.channels import ChannelLinear
-from cato.models.layers.sizes import smaller
+from cato.models.layers.symbolic_sizes import smaller
 
 Kept = tuple[tuple[int, int], ...]
 """For each mesh axis, how many non-negative and how many negative frequencies are kept."""

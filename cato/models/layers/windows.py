@@ -5,7 +5,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from cato.models.layers.sizes import ceil_divide
+from cato.models.layers.symbolic_sizes import ceil_divide
 
 
 def pad_to_multiple(

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cato.errors import InputError
 from cato.models.baselines.geo_fno import GeoFNO, GeoFNOConfig
-from cato.models.layers.geo import (
+from cato.models.layers.latent_grid import (
     GeoConfig,
     GeoFrame,
     fourier_basis,

@@ -1,0 +1,1 @@
+"""The Airfoil benchmark."""

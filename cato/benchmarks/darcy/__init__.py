@@ -1,0 +1,1 @@
+"""The Darcy flow benchmark."""

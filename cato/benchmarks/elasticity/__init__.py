@@ -1,0 +1,1 @@
+"""The Elasticity benchmark."""

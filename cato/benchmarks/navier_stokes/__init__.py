@@ -1,0 +1,1 @@
+"""The Navier–Stokes benchmark."""

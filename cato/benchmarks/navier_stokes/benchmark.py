@@ -1,0 +1,77 @@
+"""Navier–Stokes: the vorticity of a forced flow on the torus, from its past."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from cato.benchmarks.contract import Benchmark, Sample, Scale
+from cato.problem import Problem
+
+NUM_PAST, NUM_FUTURE = 10, 10
+"""Frames at t = 1 … 10 are given, those at t = 11 … 20 are to be predicted."""
+
+
+@dataclass(frozen=True)
+class TorusGrid:
+    """Nodes per side of the samples, every `stride`-th of those the flow is computed on."""
+
+    resolution: int
+    stride: int
+
+
+class NavierStokes(Benchmark[TorusGrid]):
+    """∂w/∂t + u·∇w = νΔw + f on the unit torus; learnt is the next frame from the last ten."""
+
+    name = "navier_stokes"
+    title = "Navier–Stokes"
+    description = (
+        "Vorticity w of an incompressible flow on the unit torus with viscosity 1e-5 and the "
+        "forcing 0.1 (sin 2π(x + y) + cos 2π(x + y)), from a random initial vorticity. Ten frames, "
+        "one time unit apart, are given; the operator to learn maps ten frames to the next and is "
+        "applied to its own answers ten times. One seed gives the same initial vorticity at every "
+        "resolution."
+    )
+    scales = {  # noqa: RUF012
+        "paper": Scale(TorusGrid(resolution=64, stride=4), train=900, validation=100, test=200),
+        "small": Scale(TorusGrid(resolution=32, stride=4), train=400, validation=50, test=100),
+        "smoke": Scale(TorusGrid(resolution=16, stride=2), train=8, validation=4, test=4),
+    }
+
+    def problem_for(self, parameters: TorusGrid) -> Problem:
+        """Ten past frames in, the next out, rolled out ten times."""
+        return Problem(
+            self.name,
+            "grid",
+            (parameters.resolution, parameters.resolution),
+            inputs=tuple(f"w(t={t})" for t in range(1, NUM_PAST + 1)),
+            outputs=("w",),
+            periodic=(True, True),
+            period=(1.0, 1.0),
+            time="rollout",
+            num_steps=NUM_FUTURE,
+            normalise=(),
+        )
+
+    def coords(self, parameters: TorusGrid) -> np.ndarray:
+        """coords[i, j] = (i, j) / n: the torus has no boundary."""
+        x = np.arange(parameters.resolution) / parameters.resolution
+        return np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).astype(np.float32)
+
+    def sample(self, rng: np.random.Generator, parameters: TorusGrid) -> Sample:
+        """Draw an initial vorticity and solve."""
+        from cato.benchmarks.navier_stokes.solver import draw_vorticity
+
+        initial = draw_vorticity(rng, parameters.stride * parameters.resolution)
+        return self.solve(initial, parameters)
+
+    def solve(self, initial: np.ndarray, parameters: TorusGrid) -> Sample:
+        """Compute twenty time units and keep every `stride`-th node, as the original does."""
+        from cato.benchmarks.navier_stokes.solver import enstrophy_tail, solve
+
+        frames = solve(initial, times=range(1, NUM_PAST + NUM_FUTURE + 1))
+        kept = frames[:, :: parameters.stride, :: parameters.stride].astype(np.float32)
+        return Sample(
+            inputs=np.ascontiguousarray(np.moveaxis(kept[:NUM_PAST], 0, -1)),
+            targets=np.ascontiguousarray(kept[NUM_PAST:, ..., None]),
+            diagnostics={"enstrophy_tail": enstrophy_tail(frames[-1])},
+        )

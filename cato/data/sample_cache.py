@@ -1,0 +1,97 @@
+"""Finished samples of a generation under way, one small file each, so that a kill loses none.
+
+A part is a SHA-256 followed by a NumPy archive. The checksum also covers which sample of which
+settings it is: a part that is cut off, changed, renamed or of another generation is not intact.
+"""
+
+import hashlib
+import io
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cato.benchmarks import Sample
+from cato.data.sampling import Drawn
+from cato.data.spec import DataSpec
+from cato.errors import InputError
+from cato.files import atomic_write, write_json
+
+_DIGEST_SIZE = hashlib.sha256().digest_size
+
+
+class Parts:
+    """The folder of parts beside the file they will become.
+
+    Args:
+        target: The file to be.
+        spec: What is generated; its key is in the folder's name.
+    """
+
+    def __init__(self, target: Path, spec: DataSpec) -> None:
+        self.spec = spec
+        self.folder = target.with_name(f"{target.stem}-{spec.key}.parts")
+
+    def start(self) -> None:
+        """Make the folder, with a manifest for people who wonder what it is."""
+        write_json(self.folder / "manifest.json", self.spec.identity)
+
+    def write(self, split: str, index: int, drawn: Drawn) -> None:
+        """Keep a finished sample."""
+        sample = drawn.sample
+        arrays: dict[str, Any] = {
+            "inputs": sample.inputs,
+            "targets": sample.targets,
+            "attempts": np.array(drawn.attempts),
+            "names": np.array(list(sample.diagnostics), dtype=np.str_),
+            "values": np.array(list(sample.diagnostics.values()), dtype=np.float64),
+        }
+        if sample.coords is not None:
+            arrays["coords"] = sample.coords
+        archive = io.BytesIO()
+        np.savez(archive, **arrays)
+        payload = archive.getvalue()
+        with atomic_write(self.path(split, index)) as temporary:
+            temporary.write_bytes(self._digest(split, index, payload) + payload)
+
+    def read(self, split: str, index: int) -> Drawn:
+        """A finished sample."""
+        payload = self._payload(split, index)
+        if payload is None:
+            raise InputError(
+                f"{self.path(split, index)} was damaged just now; run the same command again"
+            )
+        with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
+            names, values = arrays["names"].tolist(), arrays["values"].tolist()
+            sample = Sample(
+                inputs=arrays["inputs"],
+                targets=arrays["targets"],
+                coords=arrays.get("coords"),
+                diagnostics=dict(zip(names, values, strict=True)),
+            )
+            return Drawn(sample, int(arrays["attempts"]))
+
+    def is_intact(self, split: str, index: int) -> bool:
+        """Whether the sample is there, whole, and of these settings."""
+        return self._payload(split, index) is not None
+
+    def remove(self) -> None:
+        """Remove the folder; another process may be doing the same."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def path(self, split: str, index: int) -> Path:
+        """Where a sample is kept."""
+        return self.folder / f"{split}-{index:05d}.part"
+
+    def _payload(self, split: str, index: int) -> bytes | None:
+        """The archive, or None if it is missing, unreadable or not what was written."""
+        try:
+            content = self.path(split, index).read_bytes()
+        except OSError:
+            return None
+        digest, payload = content[:_DIGEST_SIZE], content[_DIGEST_SIZE:]
+        return payload if digest == self._digest(split, index, payload) else None
+
+    def _digest(self, split: str, index: int, payload: bytes) -> bytes:
+        return hashlib.sha256(f"{self.spec.key} {split} {index}\n".encode() + payload).digest()

@@ -1,0 +1,1 @@
+"""Inference: evaluation, prediction, conformal bands."""

@@ -1,0 +1,1 @@
+"""Compiled CPU loops and the neighbour search."""

@@ -1,0 +1,173 @@
+"""Charted axial attention on CPUs in compiled loops: the same function as in `attention`.
+
+In PyTorch's operations the rotation of q and k, the transpositions into lines and the concatenation
+are passes over memory, and the fused attention runs at a fifth of a core's speed with heads as
+small as CATO's. Here one kernel reads a line of the mesh, rotates, attends and writes to its place.
+
+Threads share the lines among them. Every number is computed by one thread in one order, so results
+do not depend on the number of threads. They are Python's threads, with the interpreter released:
+Numba's own must not be entered from two threads at once, as happens in servers.
+"""
+
+import functools
+import math
+import os
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.utils._python_dispatch import is_in_torch_dispatch_mode
+
+from cato.errors import InputError
+
+SHARES_PER_THREAD = 4
+"""More than one, so that a thread that is held up does not keep the others waiting."""
+SMALLEST_SHARE = 100_000
+"""Scores that are worth handing to a thread, about 0.1 ms of work."""
+
+
+@functools.cache
+def kernels() -> Any:
+    """The module of compiled kernels, or None where Numba does not work."""
+    try:
+        from cato.kernels import attention_loops as cpu_kernels
+    except ImportError as error:
+        warnings.warn(
+            f"Numba cannot be imported ({error}); attention falls back to PyTorch's operations, "
+            "which are several times slower on CPUs",
+            stacklevel=2,
+        )
+        return None
+    return cpu_kernels
+
+
+def supported(tensor: Tensor) -> bool:
+    """Whether the kernels can take this tensor, here and now.
+
+    They are for float32 on CPUs. What looks at PyTorch's operations rather than at their results
+    (compilers, exporters, function transforms, counters of FLOPs) needs PyTorch's operations.
+    """
+    plain = tensor.device.type == "cpu" and tensor.dtype == torch.float32
+    watched = (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()
+        or torch._C._are_functorch_transforms_active()
+        or is_in_torch_dispatch_mode()
+    )
+    return plain and not watched and not torch.is_autocast_enabled("cpu") and kernels() is not None
+
+
+def axial_attention(
+    qkv: Float[Tensor, "B *mesh projections"],
+    turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],
+    heads: int,
+    axes: Sequence[int] | None = None,
+) -> Float[Tensor, "B *mesh axes_C"]:
+    """Attention along several mesh axes, side by side.
+
+    Args:
+        qkv: q, k and v of C channels each, once for all axes or once per axis; head m owns channels
+            m C / heads to (m + 1) C / heads of each.
+        turns: For every axis the rotations (cos, sin) of a head's pairs of channels.
+        heads: Number of heads.
+        axes: The mesh axes; all by default.
+    """
+    axes = tuple(range(len(turns)) if axes is None else axes)
+    # The kernels trust sizes and types; a turn that does not fit stops here.
+    turns = [turn.flatten(-2).expand(*qkv.shape[:-1], -1).to(qkv) for turn in turns]
+    return LineAttention.apply(heads, axes, *(x.contiguous() for x in (qkv, *turns)))
+
+
+class LineAttention(torch.autograd.Function):
+    """The kernels as a once differentiable function of qkv and turns, both "B *mesh channels"."""
+
+    @staticmethod
+    def forward(ctx: Any, heads: int, axes: tuple[int, ...], qkv: Tensor, *turns: Tensor) -> Tensor:
+        """Attend along every axis."""
+        bundles = lines_of_axes(qkv, turns, heads, axes)
+        out = qkv.new_empty(*qkv.shape[:-1], len(axes) * heads * turns[0].shape[-1])
+        statistics = [qkv.new_empty(lines.number, heads, 2, lines.length) for lines in bundles]
+        for lines, turn, statistic in zip(bundles, turns, statistics, strict=True):
+            arrays = matrix(qkv), matrix(turn), matrix(out), statistic.numpy()
+            over_lines(kernels().attend, lines, *arrays)
+        ctx.bundles = bundles
+        ctx.save_for_backward(qkv, *turns, *statistics)
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
+        """Gradients of qkv, where the axes add up if they share it, and of every turn."""
+        if torch.is_grad_enabled():  # that is, create_graph=True
+            raise InputError(
+                "the compiled attention cannot be differentiated twice; "
+                "in float64, model and data take PyTorch's operations, which can"
+            )
+        num_axes = len(ctx.bundles)
+        qkv, *rest = ctx.saved_tensors
+        turns, statistics = rest[:num_axes], rest[num_axes:]
+        grad_out, grad_qkv = grad_out.contiguous(), torch.empty_like(qkv)
+        grad_turns = [torch.empty_like(turn) for turn in turns]
+        for number, lines in enumerate(ctx.bundles):
+            arrays = (
+                matrix(qkv),
+                matrix(turns[number]),
+                matrix(grad_out),
+                statistics[number].numpy(),
+            )
+            gradients = matrix(grad_qkv), matrix(grad_turns[number])
+            add = number > 0 and lines.first_input == 0
+            over_lines(kernels().attend_backward, lines, *arrays, *gradients, add)
+        return None, None, grad_qkv, *grad_turns
+
+
+def matrix(x: Tensor) -> np.ndarray:
+    """One row per node, in the same memory."""
+    return x.detach().flatten(0, -2).numpy()
+
+
+def lines_of_axes(
+    qkv: Tensor, turns: Sequence[Tensor], heads: int, axes: Sequence[int]
+) -> list[Any]:
+    """How the lines along each of the axes lie in memory."""
+    batch, *mesh, channels = qkv.shape
+    width = heads * turns[0].shape[-1]
+    step = 0 if channels == 3 * width else 3 * width
+    assert channels == 3 * width + (len(turns) - 1) * step
+    return [
+        kernels().Lines(
+            number=batch * math.prod(mesh) // mesh[axis],
+            length=mesh[axis],
+            stride=math.prod(mesh[axis + 1 :]),
+            heads=heads,
+            first_input=number * step,
+            first_output=number * width,
+        )
+        for number, axis in enumerate(axes)
+    ]
+
+
+def over_lines(kernel: Callable[..., None], lines: Any, *arguments: Any) -> None:
+    """Call the kernel for all lines, shared among as many threads as PyTorch uses."""
+    num_threads = torch.get_num_threads()
+    num_scores = lines.number * lines.heads * lines.length**2
+    num_shares = min(SHARES_PER_THREAD * num_threads, num_scores // SMALLEST_SHARE, lines.number)
+    if num_threads == 1 or num_shares <= 1:
+        kernel(lines, *arguments, 0, lines.number)
+        return
+    bounds = [lines.number * share // num_shares for share in range(num_shares + 1)]
+    pool = threads(num_threads, os.getpid())
+    calls = [pool.submit(kernel, lines, *arguments, *share) for share in pairwise(bounds)]
+    for call in calls:
+        call.result()
+
+
+@functools.cache
+def threads(number: int, process: int) -> ThreadPoolExecutor:
+    """The threads of this process; after a fork the parent's are gone and a new pool is needed."""
+    return ThreadPoolExecutor(number, thread_name_prefix="cato-attention")

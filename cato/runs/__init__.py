@@ -1,0 +1,1 @@
+"""Runs: settings, the run folder, checkpoints, loading."""

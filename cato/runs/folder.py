@@ -1,0 +1,186 @@
+"""The run folder: everything about one training, for every command that comes after it.
+
+run.json            settings, problem, key of the data, environment and the command that made it
+log.jsonl           one line per epoch
+checkpoints/        see `cato.runs.checkpoint`
+evaluation.json     written by `cato evaluate`
+band.safetensors    half-width of the conformal band, see `cato.inference.conformal`
+report.html         written by `cato report`, with its figures as PNG files in figures/
+
+Models that come with the library are such folders too, in cato/pretrained. A benchmark's name
+stands for them wherever a run folder is asked for; what is computed from them is written into
+runs/pretrained/NAME, and into the library never.
+"""
+
+import json
+import os
+import platform
+import shlex
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cato import __version__
+from cato.benchmarks import BENCHMARKS
+from cato.errors import InputError
+from cato.files import atomic_write, read_json, write_json
+from cato.problem import Problem
+from cato.runs.settings import RunConfig, command_of, run_config
+
+FORMAT = 1
+PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
+"""The models that come with the library."""
+PRETRAINED_RESULTS = Path("runs") / "pretrained"
+"""Where what is computed from them goes."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """An existing run.
+
+    Attributes:
+        folder: The run folder; of a pretrained model, where its results go.
+        config: All settings.
+        problem: What is learnt.
+        record: All of run.json.
+        pretrained: Folder of a model that came with the library, else None. It is only read.
+    """
+
+    folder: Path
+    config: RunConfig
+    problem: Problem
+    record: dict[str, Any]
+    pretrained: Path | None = None
+
+    @property
+    def source(self) -> Path:
+        """Where the files of the training are."""
+        return self.pretrained or self.folder
+
+    @property
+    def checkpoints(self) -> Path:
+        """Folder of the checkpoints."""
+        return self.source / "checkpoints"
+
+    def log(self) -> list[dict[str, Any]]:
+        """The lines of the training log."""
+        path = self.source / "log.jsonl"
+        if not path.exists():
+            return []
+        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+    def write_log(self, lines: list[dict[str, Any]]) -> None:
+        """Replace the training log."""
+        with atomic_write(self.folder / "log.jsonl") as temporary:
+            temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def require_new(folder: Path) -> None:
+    """Refuse a folder that holds a run already."""
+    if folder.exists() and not folder.is_dir():
+        raise InputError(f"{folder} is a file; choose another --out")
+    if (folder / "run.json").exists():
+        raise InputError(
+            f"{folder} already holds a run; continue it with `cato train --resume {folder}` "
+            f"or choose another --out"
+        )
+
+
+def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = "") -> Run:
+    """Start a new run folder.
+
+    Args:
+        folder: Where; one that holds a run already is refused.
+        config: All settings.
+        problem: What is learnt.
+        data: From `data_key`, to know the data again; any are accepted unless given.
+    """
+    folder = Path(folder)
+    require_new(folder)
+    record = {
+        "format": FORMAT,
+        "cato": __version__,
+        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": f"{command_of(config)} --out {shlex.quote(str(folder))}",
+        "config": config.to_dict(),
+        "problem": problem.to_dict(),
+        "data": data,
+        "environment": environment(),
+    }
+    write_json(folder / "run.json", record)
+    return Run(folder, config, problem, record)
+
+
+def open_run(folder: str | Path) -> Run:
+    """Read a run folder, or a model that comes with the library by its name.
+
+    Args:
+        folder: What exists at this path wins; otherwise one of `pretrained_names`.
+    """
+    folder = Path(folder)
+    name = folder.name
+    is_name = str(folder) == name and not folder.exists()
+    if name in pretrained_names() and (is_name or folder.resolve() == PRETRAINED / name):
+        return _read_run(PRETRAINED_RESULTS / name, PRETRAINED / name)
+    return _read_run(folder)
+
+
+def pretrained_names() -> list[str]:
+    """The models that come with the library, in the order of the benchmarks."""
+    return [name for name in BENCHMARKS if (PRETRAINED / name / "run.json").exists()]
+
+
+def _read_run(folder: Path, pretrained: Path | None = None) -> Run:
+    source = pretrained or folder
+    record = read_json(source / "run.json", _no_run(folder))
+    if not isinstance(record, dict) or "format" not in record:
+        raise InputError(f"{source}/run.json is not the record of a cato run")
+    if record["format"] != FORMAT:
+        raise InputError(
+            f"{source} was made by cato {record.get('cato')} with run format {record['format']}; "
+            f"this is cato {__version__} with format {FORMAT}: use that version or train again"
+        )
+    try:
+        config = run_config(record["config"], f"{source}/run.json")
+        problem = Problem.from_dict(record["problem"])
+    except (KeyError, TypeError) as error:
+        raise InputError(f"{source}/run.json is incomplete ({error}); train again") from None
+    return Run(folder, config, problem, record, pretrained)
+
+
+def _no_run(folder: Path) -> str:
+    """What is wrong with a folder that has no run.json."""
+    names = pretrained_names()
+    if not folder.exists():
+        models = ", ".join(names)
+        return f"{folder} is not a run folder, nor a model that comes with cato ({models})"
+    if str(folder) in names:
+        return (
+            f"the folder {folder} here is not a run folder, and hides the model of that name that "
+            f"comes with cato (to use that one, work in another folder)"
+        )
+    return f"{folder} is not a run folder"
+
+
+def environment() -> dict[str, Any]:
+    """What a result may depend on, beside the settings."""
+    return {
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "system": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
+    }
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), "")

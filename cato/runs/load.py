@@ -1,0 +1,114 @@
+"""What a run folder stands for: its data and its trained surrogate."""
+
+import hashlib
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from cato.data.dataset import Splits, load_spec
+from cato.data.normalise import Normaliser
+from cato.data.published import read_original
+from cato.data.spec import DataSpec
+from cato.errors import InputError
+from cato.models.registry import build_model
+from cato.runs.checkpoint import load_checkpoint
+from cato.runs.folder import Run
+from cato.runs.settings import RunConfig
+from cato.surrogate import Surrogate
+from cato.user_data.splits import own_splits
+
+
+def data_spec(config: RunConfig) -> DataSpec:
+    """The generated data of a run; of one on published files, those the solver would match."""
+    assert config.data.file is None, "own data are not generated"
+    if config.data.original is not None:
+        return DataSpec(config.benchmark, "paper")
+    data = config.data
+    return DataSpec(config.benchmark, config.scale, data.seed, data.count, data.resolution)
+
+
+def load_splits(config: RunConfig) -> Splits:
+    """The data of a run: own or published files, or generated where missing."""
+    data = config.data
+    if data.file is not None:
+        return own_splits(
+            Path(data.file),
+            data.naming,
+            seed=data.seed,
+            count=data.count,
+            expected=data.fingerprint,
+        )
+    if data.original is not None:
+        return read_original(config.benchmark, Path(data.original))
+    return load_spec(data_spec(config), Path(data.root))
+
+
+def load_run_splits(run: Run) -> Splits:
+    """The data of a run; others than it was trained on are refused."""
+    config = run.config
+    if config.data.original is None:
+        require_same_data(run)  # before hours of generating
+        return load_splits(config)
+    splits = load_splits(config)
+    if not _is_key_of(run, data_key(config, splits)):
+        raise InputError(
+            f"{run.folder} was trained on other published files than {config.data.original} now "
+            f"holds; put those back, or train into a new folder"
+        )
+    return splits
+
+
+def require_same_data(run: Run) -> None:
+    """Refuse a run on generated data where this version generates others."""
+    if run.config.data.file is None and not _is_key_of(run, data_spec(run.config).key):
+        raise InputError(
+            f"{run.folder} was trained on other data than this cato generates for "
+            f"{run.config.benchmark}; use cato {run.record['cato']}, or train into a new folder"
+        )
+
+
+def data_key(config: RunConfig, splits: Splits) -> str:
+    """Some characters that change whenever the data of a run do."""
+    if config.data.file is not None:
+        return config.data.fingerprint
+    if config.data.original is None:
+        return data_spec(config).key  # the numbers themselves may round otherwise elsewhere
+    digest = hashlib.sha256()
+    for data in splits.datasets.values():
+        for array in data.arrays().values():
+            digest.update(np.ascontiguousarray(array).data)
+    return digest.hexdigest()[:16]
+
+
+def _is_key_of(run: Run, key: str) -> bool:
+    """Whether a run was trained on the data of this key; older runs have none and take any."""
+    return run.record.get("data", "") in ("", key)
+
+
+def best_step(run: Run) -> int | None:
+    """The step that gave a run its best weights; None before the first."""
+    checkpoint = load_checkpoint(run.checkpoints, "best")
+    return None if checkpoint is None else int(checkpoint.state["step"])
+
+
+def load_surrogate(run: Run) -> Surrogate:
+    """The surrogate with the best weights of a run, on a GPU if there is one."""
+    checkpoint = load_checkpoint(run.checkpoints, "best")
+    if checkpoint is None:
+        raise InputError(
+            f"{run.folder} has no trained weights yet; train it with "
+            f"`cato train --resume {run.folder}`"
+        )
+    model = build_model(run.config.model_name, run.config.model, run.problem)
+    coords = checkpoint.tensors.get("coords")
+    has_flux = run.config.loss.needs_flux
+    surrogate = Surrogate(model, Normaliser(run.problem), coords=coords, has_flux=has_flux)
+    try:
+        surrogate.load_state_dict(checkpoint.tensors)
+    except RuntimeError as error:
+        reason = str(error).splitlines()[-1].strip()
+        raise InputError(
+            f"the weights in {run.folder} do not fit its model ({reason}); train again"
+        ) from None
+    return surrogate.eval().to("cuda" if torch.cuda.is_available() else "cpu")

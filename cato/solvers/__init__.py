@@ -1,1 +1,0 @@
-"""Numerical solvers: pure functions of their parameters, with no knowledge of learning."""

@@ -1,0 +1,1 @@
+"""The paper's evidence: experiments, tables, claims and theory. Not part of the wheel."""

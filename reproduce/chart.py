@@ -1,0 +1,270 @@
+"""What the learned chart does (paper, "Model analysis", figure "physical grid and chart space").
+
+The paper finds one learned chart nearly one-dimensional (94 % and 6 % of its variance, a
+participation ratio of 1.126) and better than normalised coordinates (0.0041 against 0.0045),
+without saying of which benchmark. Here:
+
+- the nodes of all test samples in physical, normalised and learned coordinates: principal
+  components, participation ratio, folded cells, and how far component k varies along mesh axis k,
+  whose attention it serves. Every node counts the same, so fine parts of a mesh weigh more;
+- the same for the chart before training, of the same seed, and for other random charts, without
+  which one would not know what was learnt;
+- the test error with each kind of chart, where the paper could mean it: Airfoil and Darcy.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from cato.benchmarks import get_benchmark
+from cato.data.dataset import Dataset
+from cato.files import write_json
+from cato.models.cato.chart import Chart
+from cato.models.contract import Operator
+from cato.models.registry import build_model, model_entry
+from cato.progress import progress_bar
+from cato.runs.folder import Run
+from cato.runs.load import load_splits, load_surrogate
+from cato.runs.settings import RunConfig
+from cato.surrogate import Surrogate
+from cato.viz.chart import Space, spaces_figure
+from cato.viz.views import Window
+from reproduce.ablation import one_change
+from reproduce.chart_page import ANISOTROPIC, write_page
+from reproduce.experiment import Changes, Setup
+from reproduce.outcomes import outcome
+from reproduce.pages import save_figure
+
+KINDS: dict[str, Changes] = {
+    "learned": {},
+    "normalised": {"model": {"chart": "normalised"}},
+    "raw": {"model": {"chart": "raw"}},
+    "none": {"model": {"chart": "none"}},
+}
+"""Charts and what they change in the recipe."""
+COMPARED = ("airfoil", "darcy")
+"""Benchmarks on which every kind is trained; on the others the learned one alone."""
+NUM_RANDOM = 100
+"""Untrained charts looked at for each benchmark."""
+
+Look = tuple[list[dict[str, Any]], dict[str, Any]]
+"""The spaces of one benchmark, and what random charts are like on it."""
+
+
+class Principal(NamedTuple):
+    """Principal components of a set of points, the largest first."""
+
+    centre: np.ndarray
+    axes: np.ndarray
+    """Unit vectors, (D, D), a row for each component."""
+    variances: np.ndarray
+
+    @property
+    def shares(self) -> np.ndarray:
+        """Of the variance, that each component explains."""
+        return self.variances / self.variances.sum()
+
+    @property
+    def dimension(self) -> float:
+        """Participation ratio (Σλ)² / Σλ²: D if all variances are equal, 1 if there is but one."""
+        return float(self.variances.sum() ** 2 / np.square(self.variances).sum())
+
+    @property
+    def segments(self) -> np.ndarray:
+        """The axes as lines (D, 2, D) of ±√3 deviations, the extent of an evenly filled box."""
+        arms = np.sqrt(3 * self.variances)[:, None] * self.axes
+        return np.stack([self.centre - arms, self.centre + arms], axis=1)
+
+
+def principal(points: np.ndarray) -> Principal:
+    """Eigenvalues and eigenvectors of the covariance of (N, D) points."""
+    centre = points.mean(0)
+    apart = points - centre
+    variances, vectors = np.linalg.eigh(apart.T @ apart / len(points))
+    # Rounding may leave the smallest variance of points on a line just below 0.
+    return Principal(centre, vectors.T[::-1], variances[::-1].clip(min=0))
+
+
+def folded_share(nodes: np.ndarray) -> float:
+    """Share of the cells of a mesh of (H, W, 2) nodes that are not oriented as most are.
+
+    The sign of a cell's area is that of det ∂ζ/∂(mesh index); a cell without area counts too.
+    """
+    diagonal = nodes[1:, 1:] - nodes[:-1, :-1]
+    other = nodes[:-1, 1:] - nodes[1:, :-1]
+    area = diagonal[..., 0] * other[..., 1] - diagonal[..., 1] * other[..., 0]
+    return float(1 - max((area > 0).mean(), (area < 0).mean()))
+
+
+def along_shares(nodes: np.ndarray) -> np.ndarray:
+    """For each component k of (*mesh, D) nodes, the share of its variance along mesh axis k.
+
+    The variance is that within the mesh lines of axis k, and that between them. 1: component k
+    tells the nodes of a line apart and not the lines; 0: all nodes of a line are at one place.
+    """
+    parts = np.moveaxis(nodes, -1, 0)
+    return np.array([part.var(axis=axis).mean() / part.var() for axis, part in enumerate(parts)])
+
+
+def chart(benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
+    """Train what is missing and write chart.json, chart.md and a picture for each benchmark.
+
+    Args:
+        benchmarks: Their names.
+        setup: Of the trainings; the ablation study's folder of runs has some of them.
+
+    Returns:
+        The contents of chart.json.
+    """
+    jobs, names = plan(benchmarks, setup)
+    finished = setup.train(jobs, "chart")
+    groups = {key: [finished[job] for job in group] for key, group in names.items()}
+    looks = _look_at_all([groups[benchmark, "learned"] for benchmark in benchmarks], setup.out)
+    results = {
+        **setup.record(finished),
+        "spaces": [row for rows, _ in looks for row in rows],
+        "random": [untrained for _, untrained in looks],
+        "errors": [
+            {"benchmark": benchmark, "chart": kind, **outcome(group)}
+            for (benchmark, kind), group in groups.items()
+            if benchmark in COMPARED
+        ],
+    }
+    write_json(setup.out / "chart.json", results)
+    write_page(results, setup.out)
+    return results
+
+
+def plan(
+    benchmarks: Sequence[str], setup: Setup
+) -> tuple[dict[str, RunConfig], dict[tuple[str, str], list[str]]]:
+    """The settings of every training by its name, and the names by benchmark and kind of chart."""
+    jobs: dict[str, RunConfig] = {}
+    names: dict[tuple[str, str], list[str]] = {}
+    for seed in setup.seeds:
+        for benchmark in benchmarks:
+            for kind in KINDS if benchmark in COMPARED else ("learned",):
+                job, jobs[job] = one_change(setup, benchmark, KINDS[kind], seed)
+                names.setdefault((benchmark, kind), []).append(job)
+    return jobs, names
+
+
+def _look_at_all(groups: list[list[Run]], out: Path) -> list[Look]:
+    looks = []
+    with progress_bar("charts", len(groups)) as bar:
+        for done, runs in enumerate(groups):
+            bar(done, runs[0].config.benchmark)
+            looks.append(_look(runs, out))
+        bar(len(groups))
+    return looks
+
+
+def _look(runs: list[Run], out: Path) -> Look:
+    """The spaces of one benchmark in figures and as a picture, and what random charts are like."""
+    benchmark = runs[0].config.benchmark
+    test = load_splits(runs[0].config).test
+    surrogate = load_surrogate(runs[0])
+    physical, seen = nodes_of(test), nodes_of(test, surrogate)
+    box = Chart(test.problem.dimension, "normalised")
+    spaces: dict[tuple[str, int | None], list[np.ndarray]] = {("physical", None): physical}
+    if "coords" in test.problem.normalise:
+        spaces["standardised", None] = seen
+    spaces["normalised", None] = through(box, seen)
+    for run in runs:
+        seed = run.config.train.seed
+        spaces["untrained", seed] = through(untrained_chart(run, seed), seen)
+        spaces["learned", seed] = through(chart_of(load_surrogate(run).model), seen)
+    rows = [
+        {"benchmark": benchmark, "space": space, "seed": seed, **describe(test, samples)}
+        for (space, seed), samples in spaces.items()
+    ]
+    first = runs[0].config.train.seed
+    shown = {"physical grid": physical}
+    shown[f"chart before training (seed {first})"] = spaces["untrained", first]
+    shown[f"learned chart (seed {first})"] = spaces["learned", first]
+    _picture(runs[0], test, shown, out)
+    everywhere = [np.concatenate(seen)]
+    at_random = [
+        principal(through(untrained_chart(runs[0], seed), everywhere)[0])
+        for seed in range(NUM_RANDOM)
+    ]
+    firsts = np.array([found.shares[0] for found in at_random])
+    return rows, {
+        "benchmark": benchmark,
+        "num_charts": NUM_RANDOM,
+        "first": float(firsts.mean()),
+        "dimension": float(np.mean([found.dimension for found in at_random])),
+        "anisotropic": float((firsts >= ANISOTROPIC).mean()),
+    }
+
+
+def nodes_of(data: Dataset, surrogate: Surrogate | None = None) -> list[np.ndarray]:
+    """The nodes (N, D) of every sample, of one where all share them; as a surrogate sees them."""
+    coords = data.coords if data.coords.ndim == 3 else data.coords[None]
+    if surrogate is not None:
+        coords = surrogate.normaliser.encode_coords(coords.to(surrogate.device)).cpu()
+    if data.mask is None:
+        return list(coords.double().numpy())
+    coords = coords.expand(len(data.mask), -1, -1)
+    return [nodes[kept].double().numpy() for nodes, kept in zip(coords, data.mask, strict=True)]
+
+
+@torch.no_grad()
+def through(chart: Chart, samples: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The nodes of every sample in the chart, in double precision: signs of small cells count."""
+    exact = deepcopy(chart).cpu().double()
+    return [exact(torch.from_numpy(nodes)[None])[0].numpy() for nodes in samples]
+
+
+def untrained_chart(run: Run, seed: int) -> Chart:
+    """The chart that a training of this run's model with this seed starts from."""
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        return chart_of(build_model(run.config.model_name, run.config.model, run.problem))
+
+
+def chart_of(model: Operator) -> Chart:
+    """The chart of a model that has one."""
+    chart = model.chart
+    assert isinstance(chart, Chart)
+    return chart
+
+
+def describe(data: Dataset, samples: Sequence[np.ndarray]) -> dict[str, Any]:
+    """Figures of the nodes of samples in some space: all together, and means over the samples."""
+    pooled, each = principal(np.concatenate(samples)), [principal(nodes) for nodes in samples]
+    figures: dict[str, Any] = {
+        "first": float(pooled.shares[0]),
+        "shares": pooled.shares.tolist(),
+        "variances": pooled.variances.tolist(),
+        "dimension": pooled.dimension,
+        "mean_shares": np.mean([found.shares for found in each], axis=0).tolist(),
+        "mean_dimension": float(np.mean([found.dimension for found in each])),
+        "folded": None,
+        "along": None,
+    }
+    if data.problem.geometry != "cloud":
+        meshes = [nodes.reshape(*data.problem.shape, -1) for nodes in samples]
+        figures["folded"] = float(np.mean([folded_share(mesh) for mesh in meshes]))
+        figures["along"] = np.mean([along_shares(mesh) for mesh in meshes], axis=0).tolist()
+    return figures
+
+
+def _picture(run: Run, data: Dataset, shown: dict[str, list[np.ndarray]], out: Path) -> None:
+    """The first test sample in several spaces, with the principal axes of all samples."""
+    spaces: list[Space] = []
+    for title, samples in shown.items():
+        found = principal(np.concatenate(samples))
+        shares = " / ".join(f"{share:.1%}" for share in found.shares)
+        words = f"{title}\nvariance {shares}, dimension {found.dimension:.3f}"
+        symbols = ("ξ", "η") if spaces else ("x", "y")
+        window = Window.around(samples[0])
+        spaces.append(Space(words, samples[0], window, symbols, found.segments))
+    config = run.config
+    title = f"{model_entry(config.model_name).title} on {get_benchmark(config.benchmark).title}"
+    figure = spaces_figure(data.problem, spaces, title, in_proportion=True)
+    save_figure(figure, out / f"chart-{config.benchmark}.png")

@@ -1,0 +1,202 @@
+"""How error and cost scale (paper, "Scaling & efficiency")."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from statistics import mean
+from typing import Any
+
+from cato.benchmarks import get_benchmark
+from cato.models.registry import MODELS, model_entry
+from reproduce.compare import OURS
+from reproduce.outcomes import by_benchmark, setting_of
+from reproduce.scaling import RIVALS, against_rival, curves
+from reproduce.verdicts import NOT_SHOWN, SHOWN, Claim, at_least, of_parts, seen
+
+PAPER_FEWER_PARAMETERS, PAPER_SPEED_UP = 0.8198, 3.5
+TRANSFORMERS = tuple(
+    name for name, entry in MODELS.items() if "attention" in entry.family and name not in OURS
+)
+"""Whom the paper calls transformer-based."""
+COMPARABLE = 0.1
+"""So much more is still comparable."""
+
+Row = dict[str, Any]
+
+
+def scaling_claims(results: Row) -> list[Claim]:
+    """A lower error than the rival's at every value; on Darcy more, which the paper says of it."""
+    found = []
+    setting, num_seeds = setting_of(results), len(results["settings"]["seeds"])
+    for benchmark, rows in by_benchmark(results["rows"]).items():
+        title, rival = get_benchmark(benchmark).title, RIVALS[benchmark]
+        verdict, where = against_rival(rows)
+        axes = dict.fromkeys(row["axis"] for row in rows)
+        text = f"lower error than {model_entry(rival).title} at all values of {', '.join(axes)}"
+        found.append(Claim(f"{title}: {text}", "at all", where, setting, verdict))
+        if benchmark == "darcy":
+            lines = {(m, axis): line for (_, m, axis), line in curves(rows).items()}
+            found += _on_darcy(lines, rival, title, setting, num_seeds)
+    return found
+
+
+def _on_darcy(
+    lines: Mapping[tuple[str, str], Sequence[Row]],
+    rival: str,
+    title: str,
+    setting: str,
+    num_seeds: int,
+) -> Iterator[Claim]:
+    """CATO gains by finer meshes, and is stable across depths and widths."""
+    if ("cato", "resolution") in lines:
+        first, *_, last = lines["cato", "resolution"]
+        yield Claim(
+            f"{title}: CATO benefits from finer meshes",
+            "so; no number",
+            f"{first['relative_l2']:.2%} with {first['value']:g} nodes per side, "
+            f"{last['relative_l2']:.2%} with {last['value']:g}",
+            setting,
+            seen(last["relative_l2"] < first["relative_l2"], num_seeds),
+        )
+    axes = [axis for axis in ("depth", "width") if ("cato", axis) in lines]
+    ratios = [(_ratio(lines["cato", axis]), _ratio(lines[rival, axis])) for axis in axes]
+    if axes:
+        yield Claim(
+            f"{title}: CATO is stable across depths and widths",
+            f"stable; {model_entry(rival).title} has higher errors",
+            "; ".join(
+                f"largest error over smallest, {axis}: {ours:.2f}, "
+                f"{model_entry(rival).title} {theirs:.2f}"
+                for axis, (ours, theirs) in zip(axes, ratios, strict=True)
+            ),
+            setting,
+            of_parts([seen(ours <= theirs, num_seeds) for ours, theirs in ratios]),
+        )
+
+
+def _ratio(line: Sequence[Row]) -> float:
+    errors = [row["relative_l2"] for row in line]
+    return float(max(errors) / min(errors))
+
+
+def efficiency_claims(results: Row) -> list[Claim]:
+    """Fewer parameters, operations and seconds; cost grows as HW(H + W)."""
+    setting = f"`{results['settings']['scale']}` settings, one CPU thread"
+    found = [
+        Claim(row["claim"], "so", row["measured"], setting, row["verdict"])
+        for row in results["claims"]
+    ]
+    found += _parameter_claims(results["parameters"], f"`{results['settings']['scale']}` settings")
+    for text, rows in (
+        ("training faster than prior methods", results["rows"]),
+        ("the same without compiled loops for CATO's attention", _without_loops(results)),
+    ):
+        if slower := _largest_ratio(rows, "step_in_matmuls"):
+            found.append(_faster(text, slower, setting))
+    return [*found, *_growth_claims(results)]
+
+
+def _without_loops(results: Row) -> list[Row]:
+    """The rows with CATO in PyTorch's operations, as the other models are."""
+    others = [row for row in results["rows"] if row["model"] != "cato"]
+    return [*others, *(row | {"model": "cato"} for row in results["plain"])]
+
+
+def _parameter_claims(rows: Sequence[Row], setting: str) -> list[Claim]:
+    """Of all benchmarks: fewer parameters than two rivals, and not more than any transformer."""
+    ours = {row["benchmark"]: row["parameters"] for row in rows if row["model"] in OURS}
+    shares = {
+        (row["model"], row["benchmark"]): 1 - ours[row["benchmark"]] / row["parameters"]
+        for row in rows
+        if row["model"] in TRANSFORMERS
+    }
+    means = {
+        rival: mean(share for (model, _), share in shares.items() if model == rival)
+        for rival in ("saot", "transolver")
+    }
+    more = {pair: share for pair, share in shares.items() if share < -COMPARABLE}
+    named = [f"{model_entry(m).title} on {get_benchmark(b).title}" for m, b in more]
+    return [
+        Claim(
+            "fewer parameters than prior methods",
+            f"{PAPER_FEWER_PARAMETERS:.2%} fewer",
+            ", ".join(
+                f"{share:.1%} fewer than {model_entry(m).title}" for m, share in means.items()
+            )
+            + f", means over {len(ours)} benchmarks",
+            setting,
+            at_least(mean(means.values()), PAPER_FEWER_PARAMETERS),
+        ),
+        Claim(
+            "fewer or comparable parameters than transformer-based baselines",
+            "so",
+            f"at most {COMPARABLE:.0%} more than {len(shares) - len(more)} of {len(shares)}"
+            + (f"; not {', '.join(named)}" if named else ""),
+            setting,
+            of_parts([NOT_SHOWN if pair in more else SHOWN for pair in shares]),
+        ),
+    ]
+
+
+def gpu_claims(results: Row) -> list[Claim]:
+    """The time of an epoch, if a comparison was trained on a GPU."""
+    if not results["environment"].get("gpu"):
+        return []
+    rows = [row | {"per_epoch": row["minutes"] / row["epochs"]} for row in results["rows"]]
+    slower = _largest_ratio(rows, "per_epoch")
+    setting = f"{setting_of(results)}, {results['environment']['gpu']}"
+    return [_faster("epochs faster than those of prior methods", slower, setting)] if slower else []
+
+
+def _faster(text: str, slower: tuple[float, str], setting: str) -> Claim:
+    ratio, where = slower
+    return Claim(
+        text,
+        f"up to {PAPER_SPEED_UP} times, on a GPU",
+        f"up to {ratio:.1f} times ({where})",
+        setting,
+        at_least(ratio - 1, PAPER_SPEED_UP - 1),
+    )
+
+
+def _largest_ratio(rows: Sequence[Row], key: str) -> tuple[float, str] | None:
+    """The largest ratio of Transolver's or SAOT's figure to CATO's, and where it was found."""
+    figures = {(row["benchmark"], row["model"]): row[key] for row in rows}
+    ratios = [
+        (theirs / figures[benchmark, "cato"], f"{model_entry(rival).title} on {title}")
+        for (benchmark, rival), theirs in figures.items()
+        if rival in ("transolver", "saot") and (benchmark, "cato") in figures
+        for title in [get_benchmark(benchmark).title]
+    ]
+    return max(ratios, default=None)
+
+
+def _growth_claims(results: Row) -> list[Claim]:
+    """How operations of a forward grow with the number of nodes."""
+    growth = {row["model"]: row for row in results["growth"]}
+    setting = (
+        f"`{results['settings']['growth_scale']}` settings, up to "
+        f"{max(results['settings']['sizes'])} nodes per side"
+    )
+    found = []
+    if growth.get("cato", {}).get("flop_exponent") is not None:
+        power = growth["cato"]["flop_exponent"]
+        found.append(
+            Claim(
+                "cost of a forward grows as HW(H + W)",
+                "exponent at most 1.5 in the number of nodes",
+                f"{power:.2f} in counted operations",
+                setting,
+                SHOWN if power <= 1.5 else NOT_SHOWN,
+            )
+        )
+    if {"cato", "full_attention"} <= set(growth):
+        ours, full = (growth[name]["rows"][-1]["gflop"] for name in ("cato", "full_attention"))
+        found.append(
+            Claim(
+                "cheaper than full attention",
+                "avoids its cost; no number",
+                f"{full / ours:.0f} times fewer operations on the largest mesh",
+                setting,
+                SHOWN if ours < full else NOT_SHOWN,
+            )
+        )
+    return found

@@ -1,0 +1,146 @@
+"""What each part of CATO is worth: attention, local operator, terms of the loss, the chart."""
+
+from collections.abc import Iterator, Mapping
+from statistics import mean
+from typing import Any
+
+from cato.benchmarks import get_benchmark
+from reproduce.ablation import FEW, NO_TERM, RECIPE
+from reproduce.chart_page import PAPER_DIMENSION, PAPER_ERRORS, PAPER_SHARES, one_dimensional
+from reproduce.outcomes import by_benchmark, percent, setting_of
+from reproduce.verdicts import TOO_SHORT, Claim, Stated, decide, has_learnt, lower, of_parts
+
+PARTS = {
+    ("attention", "without rows"): "without rows",
+    ("attention", "without columns"): "without columns",
+    ("local operator", "without"): "without local operator",
+    ("chart", "normalised coordinates"): "normalised coordinates for the chart",
+    ("chart", "no positions"): "no positions",
+}
+"""Questions and answers of the ablation that leave out a part of CATO, in words."""
+TERMS = {("loss", term): term for term in NO_TERM}
+"""Those that leave out a term of the physical loss."""
+
+Row = dict[str, Any]
+
+
+def ablation_claims(results: Row) -> list[Claim]:
+    """Every part of CATO helps, and so does supervising gradients and a flux."""
+    setting = setting_of(results)
+    if len(results["settings"]["seeds"]) > 1 and results["rows"][-1]["validation_spread"] is None:
+        setting += " of the recipe and one of each change"
+    return [
+        Claim(f"{text} on {get_benchmark(benchmark).title}", paper, ours, setting, verdict)
+        for benchmark, rows in by_benchmark(results["rows"]).items()
+        for text, paper, ours, verdict in _on_one_benchmark(rows)
+    ]
+
+
+def _on_one_benchmark(rows: list[Row]) -> Iterator[Stated]:
+    answers = {(row["question"], row["answer"]): row for row in rows}
+    recipe = answers["", RECIPE]
+    for text, left_out in (
+        ("every part of CATO helps", PARTS),
+        ("every term of the physical loss helps", TERMS),
+    ):
+        tried = {words: answers[key] for key, words in left_out.items() if key in answers}
+        if tried:
+            changes = [f"{words} {_change(row, recipe):+.1%}" for words, row in tried.items()]
+            yield (
+                text,
+                "no number",
+                f"validation error {recipe['validation']:.2%}; {', '.join(changes)}",
+                of_parts([_worse(row, recipe) for row in tried.values()]),
+            )
+    yield from _with_few_samples(answers)
+    plain = answers.get(("loss", "no physical terms"))
+    if plain is None:
+        return
+    nothing = "" if has_learnt(plain) else ", which is no better than the training mean"
+    yield (
+        "the physical loss helps",
+        "improves fidelity; no number",
+        f"validation error {recipe['validation']:.2%} with it, {plain['validation']:.2%} without "
+        f"({_change(plain, recipe):+.1%}){nothing}",
+        _worse(plain, recipe),
+    )
+    if recipe["gradient_error"] is not None:  # steady, and on a mesh
+        yield (
+            "the physical loss makes gradients better",
+            "less oversmoothing; no number",
+            f"error of ∇u {recipe['gradient_error']:.2%} with it, {plain['gradient_error']:.2%} "
+            f"without{nothing}",
+            lower(recipe, plain, "gradient_error", "gradient_spread")
+            if has_learnt(plain)
+            else TOO_SHORT,
+        )
+
+
+def _with_few_samples(answers: Mapping[tuple[str, str], Row]) -> Iterator[Stated]:
+    ours, plain = (
+        answers.get(("few samples", answer)) for answer in ("physical loss", "no physical terms")
+    )
+    if ours is not None and plain is not None:
+        yield (
+            "the physical loss helps when data are limited,",
+            "stabilises learning; no number",
+            f"with {FEW} samples validation error {ours['validation']:.2%} with it, "
+            f"{plain['validation']:.2%} without ({_change(plain, ours):+.1%})",
+            _worse(plain, ours),
+        )
+
+
+def _change(row: Row, recipe: Row) -> float:
+    return float(row["validation"] / recipe["validation"] - 1)
+
+
+def _worse(row: Row, recipe: Row) -> str:
+    return lower(recipe, row, "validation", "validation_spread")
+
+
+def chart_claims(results: Row) -> list[Claim]:
+    """The learned chart is nearly one-dimensional, and better than other coordinates."""
+    settings = results["settings"]
+    found = []
+    for benchmark, rows in by_benchmark(results["spaces"]).items():
+        first, dimension = {}, {}
+        for space in ("physical", "untrained", "learned"):
+            some = [row for row in rows if row["space"] == space]
+            first[space], dimension[space] = (
+                mean(row[name] for row in some) for name in ("first", "dimension")
+            )
+        found.append(
+            Claim(
+                f"{get_benchmark(benchmark).title}: training makes the chart nearly "
+                "one-dimensional",
+                f"first component {PAPER_SHARES[0]:.1%}, dimension {PAPER_DIMENSION} (benchmark "
+                "not named)",
+                f"{first['learned']:.1%}, {dimension['learned']:.3f}; before training "
+                f"{first['untrained']:.1%}, {dimension['untrained']:.3f}; physical grid "
+                f"{first['physical']:.1%}, {dimension['physical']:.3f}",
+                f"`{settings['scale']}`, means over {len(settings['seeds'])} seeds",
+                one_dimensional(rows),
+            )
+        )
+    errors = {(row["benchmark"], row["chart"]): row for row in results["errors"]}
+    for benchmark, kind in errors:
+        if kind == "learned":
+            continue
+        ours, theirs = errors[benchmark, "learned"], errors[benchmark, kind]
+        words = {"normalised": "normalised coordinates", "raw": "raw coordinates"}
+        paper = "no number"
+        if kind in PAPER_ERRORS:
+            pair = f"{PAPER_ERRORS['learned']:.2%} against {PAPER_ERRORS[kind]:.2%}"
+            paper = f"{pair} (benchmark not named)"
+        found.append(
+            Claim(
+                f"{get_benchmark(benchmark).title}: learned chart better than "
+                f"{words.get(kind, 'no positions')}",
+                paper,
+                f"{percent(ours['relative_l2'], ours['spread'])} against "
+                f"{percent(theirs['relative_l2'], theirs['spread'])}",
+                setting_of(results),
+                decide(ours, [theirs]),
+            )
+        )
+    return found

@@ -1,0 +1,157 @@
+"""The same time for every training: how many steps each model can do in it.
+
+A step is timed in processor seconds of one thread, so that waiting for a core does not count. What
+runs on the other cores still slows it, so it is measured against matmuls of the same moment, and
+these against the matmul of when the study began. The number of steps follows from it before any
+training begins: a study that is killed, resumed or run on a busy machine gives every model what it
+is due.
+
+    python -m reproduce.step_timing        one measurement, as a study starts it
+
+reads the settings as one line of JSON and prints what a step takes, in matmuls.
+"""
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from statistics import median
+
+import torch
+
+from cato.data.generate import num_cores
+from cato.errors import InputError
+from cato.files import read_json, write_json
+from cato.progress import progress_bar
+from cato.runs.folder import create_run
+from cato.runs.load import load_splits
+from cato.runs.settings import RunConfig, run_config
+from cato.subprocesses import start_module
+from cato.training.devices import make_fabric
+from cato.training.loop import Training
+from reproduce.profiling import digest, in_matmuls, seconds_of
+
+SPEEDS = "speeds.json"
+"""In the folder of the runs: seconds of a step by `speed_key`, and of `UNIT`."""
+UNIT, MATMUL = "matmul", 1024
+"""What steps are measured in, and its size."""
+TIMED_SECONDS, MIN_STEPS = 5.0, 5
+"""Processor time that a measurement takes at least, matmuls included, and steps in it."""
+
+
+def in_equal_time(
+    jobs: Mapping[str, RunConfig], minutes: float, folder: Path, workers: int | None
+) -> dict[str, RunConfig]:
+    """The same jobs, each with as many steps as it can do in the minutes on one thread.
+
+    Args:
+        jobs: Settings by name.
+        minutes: Training time of each, with its share of a validation per epoch.
+        folder: Where measured times are kept.
+        workers: Measurements at a time; one per core by default.
+    """
+    speeds = measure_speeds(jobs, folder / SPEEDS, workers)
+    fitted = {}
+    for name, config in jobs.items():
+        num_steps = max(1, int(60 * minutes / speeds[speed_key(config)]))
+        fitted[name] = replace(config, train=replace(config.train, steps=num_steps))
+    return fitted
+
+
+def measure_speeds(
+    jobs: Mapping[str, RunConfig], path: Path, workers: int | None
+) -> dict[str, float]:
+    """Seconds of a step of all jobs, by `speed_key`; what `path` holds is not measured again."""
+    speeds: dict[str, float] = read_json(path, str(path)) if path.exists() else {}
+    unknown = {speed_key(config): config for config in jobs.values()}
+    unknown = {key: config for key, config in unknown.items() if key not in speeds}
+    if not unknown:
+        return speeds
+    if UNIT not in speeds:
+        speeds[UNIT] = _measure_apart(None)
+    with (
+        ThreadPoolExecutor(workers or num_cores()) as pool,
+        progress_bar("timing steps", len(unknown)) as bar,
+    ):
+        measured = pool.map(_measure_apart, unknown.values())
+        for number, (key, matmuls) in enumerate(zip(unknown, measured, strict=True), start=1):
+            speeds[key] = matmuls * speeds[UNIT]
+            write_json(path, speeds)
+            bar(number, f"{key} {1000 * speeds[key]:.0f} ms")
+    return speeds
+
+
+def speed_key(config: RunConfig) -> str:
+    """A name for all settings that a step's time may depend on: the seed, for one, does not."""
+    values = config.to_dict()
+    del values["data"]["root"]
+    for name in ("seed", "learning_rate", "muon_learning_rate", "epochs", "steps", "minutes"):
+        del values["train"][name]
+    return f"{config.benchmark}-{config.scale}-{config.model_name}-{digest(values)}"
+
+
+def _measure_apart(config: RunConfig | None) -> float:
+    """A step in matmuls, or seconds of a matmul, in a process of its own with one thread."""
+    process = start_module("reproduce.step_timing", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    settings = json.dumps(config and config.to_dict())
+    printed, complaint = process.communicate(settings.encode() + b"\n")
+    if process.returncode:
+        last = complaint.decode(errors="replace").strip().splitlines()[-1:]
+        what = UNIT if config is None else speed_key(config)
+        raise InputError(f"{what} cannot be timed: {' '.join(last)}")
+    return float(printed)
+
+
+def seconds_per_step(config: RunConfig) -> float:
+    """Wall time in the real training, with its share of a validation per epoch."""
+    with _training(config) as training:
+        return training.seconds_per_step()
+
+
+def matmuls_per_step(config: RunConfig) -> float:
+    """The same in matmuls, by processor time: the median of steps between two of them."""
+    matrix, clock = torch.randn(MATMUL, MATMUL), time.process_time
+    with _training(config) as training:
+        training.state.num_steps = 1000
+        training.step()  # the first step compiles and allocates
+        began = clock()
+        steps: list[float] = []
+        while clock() - began < TIMED_SECONDS or len(steps) < MIN_STEPS:
+            steps.append(in_matmuls(training.step, matrix, clock)[1])
+        _, validation = in_matmuls(training.validate, matrix, clock)
+        return median(steps) + validation / training.steps_per_epoch
+
+
+@contextmanager
+def _training(config: RunConfig) -> Iterator[Training]:
+    """A training of these settings that leaves nothing behind."""
+    splits = load_splits(config)
+    with tempfile.TemporaryDirectory() as folder:
+        run = create_run(Path(folder) / "run", config, splits.problem)
+        yield Training(run, splits, make_fabric(replace(config.train, accelerator="cpu")))
+
+
+def seconds_per_matmul() -> float:
+    """Processor time, the median of some."""
+    matrix = torch.randn(MATMUL, MATMUL)
+    return median(seconds_of(lambda: matrix @ matrix, time.process_time) for _ in range(50))
+
+
+def main() -> None:
+    """One measurement."""
+    torch.set_num_threads(1)
+    settings = json.loads(sys.stdin.readline())
+    if settings is None:
+        print(seconds_per_matmul())
+    else:
+        print(matmuls_per_step(run_config(settings, "study")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""Ablations and sweeps: which settings are tried, and what is made of the outcomes."""
+
+import json
+
+import numpy as np
+import pytest
+
+from cato.cli.main import main
+from cato.errors import InputError
+from cato.runs.folder import open_run
+from cato.runs.load import data_spec
+from cato.runs.settings import recipe, run_config
+from cato.training.train import train
+from reproduce import outcomes
+from reproduce.ablation import FEW, QUESTIONS, ablation, answers_for, one_change
+from reproduce.experiment import Setup
+from reproduce.lr_sweep import RATES, rates
+from reproduce.outcomes import gradient_errors
+from reproduce.step_timing import speed_key
+
+
+def test_every_answer_is_the_recipe_of_some_benchmark_or_asked_there():
+    models = {"darcy": "cato", "navier_stokes": "cato", "elasticity": "cato_pc"}
+    asked = {key for name in models for key in answers_for(name, "small", ())}
+    bases = [recipe(name, "small", model).to_dict() for name, model in models.items()]
+    for question, answers in QUESTIONS.items():
+        for answer, changes in answers.items():
+            settings = [(group, *item) for group, new in changes.items() for item in new.items()]
+            is_recipe = any(all(base[g].get(k) == v for g, k, v in settings) for base in bases)
+            assert is_recipe or (question, answer) in asked
+
+
+def test_answers_that_come_to_the_same_are_one():
+    """Airfoil's recipe has no gdl term: to leave the others out leaves the values alone."""
+    darcy, airfoil = (answers_for(name, "small", ["loss"]) for name in ("darcy", "airfoil"))
+    assert {("loss", "no physical terms"), ("loss", "values alone")} <= set(darcy)
+    assert ("loss", "no physical terms") in airfoil
+    assert ("loss", "values alone") not in airfoil
+
+
+def test_with_few_samples_there_are_as_many_steps():
+    setup = Setup("small", share=0.4)
+    answers = answers_for("darcy", "small", ["few samples"])
+    _, base = one_change(setup, "darcy", {}, 1)
+    for answer in ("physical loss", "no physical terms"):
+        _, few = one_change(setup, "darcy", answers["few samples", answer], 1)
+        assert few.train == base.train
+        assert data_spec(few).counts == data_spec(base).counts | {"train": FEW}
+    unsteady = answers_for("navier_stokes", "small", ["few samples"])  # has no physical terms
+    assert ("few samples", "no physical terms") not in unsteady
+
+
+def test_clouds_are_asked_what_they_have():
+    questions = {question for question, _ in answers_for("elasticity", "small", ())}
+    assert {"neighbours", "slices", "chart"} <= questions
+    assert not questions & {"attention", "rotary scale", "stencil", "frames in a step"}
+    assert "neighbours" not in {question for question, _ in answers_for("darcy", "small", ())}
+
+
+def test_an_unknown_question_names_the_known():
+    with pytest.raises(InputError, match="no question 'colour'; choose from chart, attention"):
+        answers_for("darcy", "small", ["colour"])
+
+
+def test_a_question_that_no_benchmark_has_trains_nothing(tmp_path):
+    folders = folders_of(tmp_path)
+    with pytest.raises(InputError, match="'slices' changes nothing in CATO's recipe on darcy"):
+        ablation(["chart", "slices"], ["darcy"], Setup("smoke", **folders))
+    with pytest.raises(InputError, match="must be 1 to 1; got 2"):
+        ablation(["chart"], ["darcy"], Setup("smoke", **folders), answer_seeds=2)
+    assert not folders["runs"].exists()
+
+
+def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp_path):
+    folders = folders_of(tmp_path)
+    setup = Setup("smoke", (0, 1), share=0.5, workers=2, **folders)
+    results = ablation(["attention"], ["darcy"], setup, answer_seeds=1)
+    runs = {path.parent.name: open_run(path.parent) for path in folders["runs"].glob("*/job.json")}
+    axes = {run.config.model.axes for run in runs.values()}
+    assert axes == {(), (0,), (1,)}
+    assert {run.config.train.steps for run in runs.values()} == {round(0.5 * 3 * 24 / 4)}
+    base, *rest = results["rows"]
+    assert base["answer"] == "the recipe"
+    for row in results["rows"]:
+        logs = [r.log() for r in runs.values() if r.config.model.axes == tuple(axes_of(row))]
+        assert len(logs) == (2 if row is base else 1)  # seeds
+        lowest = [min(line["validation"] for line in log) for log in logs]
+        assert row["validation"] == pytest.approx(np.mean(lowest))
+        assert (row["validation_spread"] is not None) == (row is base)
+    page = (folders["out"] / "ablation.md").read_text()
+    for row in rest:
+        assert f"{row['validation'] / base['validation'] - 1:+.1%}" in page
+    assert json.loads((folders["out"] / "ablation.json").read_text()) == results
+    assert base["gradient_error"] > 0
+
+
+@pytest.mark.parametrize(
+    ("answer", "error"), [(lambda u: 1.1 * u, 0.1), (lambda u: u + 3, 0.0), (lambda u: 0 * u, 1.0)]
+)
+def test_gradients_of_answers_whose_error_is_known(answer, error, tmp_path, monkeypatch):
+    values = recipe("darcy", "smoke", "cato").to_dict()
+    values["data"]["root"] = str(tmp_path / "data")
+    values["train"]["steps"] = 1
+    run = train(run_config(values, "test"), tmp_path / "run")
+    monkeypatch.setattr(outcomes, "solve_all", lambda _, data: answer(data.targets))
+    found = gradient_errors([run, run])
+    assert found["gradient_error"] == pytest.approx(error, abs=1e-4)
+    assert found["gradient_spread"] == 0
+
+
+def axes_of(row):
+    return row["changes"].get("model", {}).get("axes", ())
+
+
+def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
+    (tmp_path / "runs").mkdir()
+    speeds = {speed_key(recipe(name, "smoke", "fno")): 0.2 for name in ("darcy", "pipe")}
+    (tmp_path / "runs/speeds.json").write_text(json.dumps(speeds))
+    words = ["study", "rates", "--models", "fno", "--scale", "smoke", "--minutes", "0.02"]
+    words += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]
+    main([*words, "--out", str(tmp_path / "out"), "--json"])
+    (shown,) = json.loads(capsys.readouterr().out)["rows"]
+    results = json.loads((tmp_path / "out/rates.json").read_text())
+    (row,) = results["rows"]
+    products = [tried["darcy"] * tried["pipe"] for tried in row["validation"]]
+    assert row["best"] == shown["best"] == RATES[products.index(min(products))]
+    rates_of = {
+        run.config.train.learning_rate: run.config.train.muon_learning_rate
+        for run in map(open_run, (p.parent for p in tmp_path.glob("runs/*/job.json")))
+    }
+    assert rates_of == {rate: 2 * rate for rate in RATES}
+    assert rates(["fno"], Setup("smoke", minutes=0.02, **folders_of(tmp_path))) == results
+
+
+def folders_of(root):
+    return {"data": root / "data", "runs": root / "runs", "out": root / "out"}
