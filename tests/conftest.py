@@ -7,7 +7,14 @@ from hypothesis import settings
 from jaxtyping import install_import_hook
 
 install_import_hook(
-    ["cato.models", "cato.physics", "cato.data", "cato.surrogate", "reproduce.theory"],
+    [
+        "cato.kernels",
+        "cato.models",
+        "cato.physics",
+        "cato.data",
+        "cato.surrogate",
+        "reproduce.theory",
+    ],
     "beartype.beartype",
 )
 torch.set_num_threads(1)
