@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def survey() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("survey", ROOT / "benchmarks" / "survey.py")
+    spec = importlib.util.spec_from_file_location("survey", ROOT / "tools" / "survey.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)

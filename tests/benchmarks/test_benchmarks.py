@@ -5,9 +5,9 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from cato import benchmarks
 from cato.benchmarks import BENCHMARKS, SPLITS, Benchmark, Sample, Scale, get_benchmark
 from cato.benchmarks.rejected import Rejected
-from cato.data import benchmarks
 from cato.data.arrays import sample_shapes
 from cato.data.sampling import MAX_ATTEMPTS, draw, sample_rng
 from cato.data.spec import DataSpec

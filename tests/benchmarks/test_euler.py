@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from cato import jit
 from cato.benchmarks.airfoil import euler
 from cato.benchmarks.airfoil import solver as airfoil
 from cato.benchmarks.airfoil.mesh import AMPLITUDE
 from cato.benchmarks.airfoil.solver import Grid
+from cato.kernels import jit
 
 NACA_0012 = np.zeros(7)
 SMOKE, SMALL = (45, 11), (111, 26)

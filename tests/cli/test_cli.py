@@ -23,7 +23,7 @@ TINY = [
 ]
 COMMANDS = [
     *("generate", "train", "evaluate", "predict", "report"),
-    *("models", "benchmarks", "study compare", "demo"),
+    *("models", "benchmarks", "demo"),
 ]
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from cato.benchmarks.rejected import Rejected
-from cato.data import draw as draw_module
 from cato.data import generate as module
+from cato.data import sampling as draw_module
 from cato.data.generate import generate, generate_file
 from cato.data.sample_cache import Parts
 from cato.data.sampling import draw

@@ -189,7 +189,7 @@ def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.Mo
 
 def test_the_demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`make demo`, at smoke scale."""
-    from cato.training import config
+    from cato.runs import settings as config
 
     recipe = config.recipe
     monkeypatch.setattr(config, "recipe", lambda name, _, *model: recipe(name, "smoke", *model))

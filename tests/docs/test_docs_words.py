@@ -17,7 +17,6 @@ from pages import ROOT, SPAN, cato_arguments, each_page, read, told
 import cato
 from cato.benchmarks import BENCHMARKS
 from cato.cli.commands import COMMANDS, Generate, Train
-from cato.cli.main import split_name
 from cato.cli.parsing import parse, split_overrides
 from cato.errors import InputError
 from cato.models.registry import MODELS
@@ -28,7 +27,7 @@ FOLDERS = ("cato/", "docs/", "examples/", "reproduce/", "tests/", "tools/")
 
 def check_arguments(*words: str) -> None:
     """Parse as `cato` would, and check what is checked before anything is done."""
-    name, arguments = split_name(list(words))
+    name, *arguments = words
     assert name in COMMANDS, f"no command {name}"
     if not arguments or "--help" in arguments:  # a command that a sentence names, or its help
         return
@@ -110,10 +109,9 @@ def test_python_is_python_and_names_are_public(page: Path) -> None:
             assert name in cato.__all__
 
 
-def test_readme_names_every_command_and_the_page_of_studies_every_study() -> None:
-    pages = (ROOT / "README.md", ROOT / "docs/studies.md")
-    lines = [cato_arguments(words) for page in pages for words in told(page)]
-    assert set(COMMANDS) <= {split_name(arguments)[0] for arguments in lines if arguments}
+def test_readme_names_every_command() -> None:
+    lines = [cato_arguments(words) for words in told(ROOT / "README.md")]
+    assert set(COMMANDS) <= {arguments[0] for arguments in lines if arguments}
 
 
 def test_the_reference_has_every_public_name() -> None:

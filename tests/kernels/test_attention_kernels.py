@@ -15,7 +15,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from cato.errors import InputError
 from cato.kernels import attention as cpu_attention
-from cato.kernels import cpu_kernels, lanes
+from cato.kernels import attention_loops as cpu_kernels
+from cato.kernels import simd as lanes
 from cato.kernels.attention import axial_attention, supported
 
 

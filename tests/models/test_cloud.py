@@ -10,8 +10,8 @@ from scipy.spatial import cKDTree
 from torch._dynamo.testing import CompileCounter
 
 from cato.errors import InputError
+from cato.kernels import neighbours as knn
 from cato.kernels.neighbours import gather_neighbours, nearest_neighbours
-from cato.models.cato import knn
 from cato.models.cato.cloud import CatoPC, CatoPCConfig, LocalOperator
 from cato.problem import Problem
 

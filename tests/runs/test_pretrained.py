@@ -41,7 +41,7 @@ each_model = pytest.mark.parametrize("name", list(BENCHMARKS))
 @pytest.fixture(scope="module")
 def script():
     """tools/pretrained.py."""
-    path = ROOT / "benchmarks" / "pretrained.py"
+    path = ROOT / "tools" / "pretrained.py"
     spec = importlib.util.spec_from_file_location("pretrained_script", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -21,7 +21,7 @@ from typing import no_type_check
 
 import numpy as np
 
-from cato import jit
+from cato.kernels import jit
 
 BULK_VISCOSITY = 0.06
 """Linear damping of volume change, as a fraction of critical."""
