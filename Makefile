@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
 .PHONY: demo test test-slow lint docs bench bench-serve bench-solvers bench-export survey cards pretrained clean \
-        study study-theory study-choices study-finalists study-remedies study-rates study-time study-epochs study-ablation \
+        study study-theory study-ablation-defaults study-ablation-heads-rope study-ablation-ns-plasticity study-lr-sweep study-time study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
 $(READY): pyproject.toml constraints.txt
@@ -57,27 +57,27 @@ BEST_IN_TIME := geo_fno f_fno u_no fno factformer
 # Of the recipes' steps, the same for what shares trainings of CATO.
 SHARE := --share 0.4 --runs runs/studies/epochs
 STUDY = $(BIN)/python -m reproduce $(1) --runs runs/studies/$(2) --out docs/studies/$(2)
-study: study-theory study-choices study-finalists study-remedies study-rates study-time study-epochs study-ablation study-chart \
+study: study-theory study-ablation-defaults study-ablation-heads-rope study-ablation-ns-plasticity study-lr-sweep study-time study-epochs study-ablation study-chart \
        study-scaling study-efficiency study-gallery study-report  ## everything below, about eight hours on two cores
 
 study-theory: $(READY)  ## the paper's lemmas executed
 	$(BIN)/python -m reproduce theory --out docs/studies/theory
 
-study-choices: $(READY)  ## what the paper leaves open, decided on validation; the defaults follow
-	$(call STUDY,ablation,choices) --benchmarks darcy elasticity --share 0.2 \
+study-ablation-defaults: $(READY)  ## what the paper leaves open, decided on validation; the defaults follow
+	$(call STUDY,ablation,ablation-defaults) --benchmarks darcy elasticity --share 0.2 \
 	  --questions "rotary scale" heads "width of the MLP" projections stencil "width of the chart" \
 	  "scale of the residual updates" neighbours slices
 
-study-finalists: $(READY)  ## the open choices that mattered most, on more benchmarks and with more seeds
-	$(call STUDY,ablation,finalists) --benchmarks darcy pipe navier_stokes --share 0.2 --seeds 0 1 2 \
+study-ablation-heads-rope: $(READY)  ## the open choices that mattered most, on more benchmarks and with more seeds
+	$(call STUDY,ablation,ablation-heads-rope) --benchmarks darcy pipe navier_stokes --share 0.2 --seeds 0 1 2 \
 	  --questions "heads and rotary scale"
 
-study-remedies: $(READY)  ## what makes CATO better where it is not first
-	$(call STUDY,ablation,remedies) --benchmarks navier_stokes plasticity --minutes 1 \
+study-ablation-ns-plasticity: $(READY)  ## what makes CATO better where it is not first
+	$(call STUDY,ablation,ablation-ns-plasticity) --benchmarks navier_stokes plasticity --minutes 1 \
 	  --questions chart "rotary scale" heads stencil capacity "batch size" "frames in a step"
 
-study-rates: $(READY)  ## the same sweep of learning rates for every model
-	$(call STUDY,rates,rates) --minutes 0.5
+study-lr-sweep: $(READY)  ## the same sweep of learning rates for every model
+	$(call STUDY,rates,lr-sweep) --minutes 0.5
 
 study-time: $(READY)  ## every model on every benchmark in the same time
 	$(call STUDY,compare,time) --models cato $(BASELINES) --minutes 1.5 --seeds 0 1 2 --rivals 2

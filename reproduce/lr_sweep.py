@@ -25,14 +25,14 @@ TRIED_ON = ("darcy", "pipe")
 
 
 def rates(models: Sequence[str], setup: Setup) -> dict[str, Any]:
-    """Train what is missing and write rates.json and rates.md.
+    """Train what is missing and write lr-sweep.json and lr-sweep.md.
 
     Args:
         models: Their names.
         setup: Of the trainings.
 
     Returns:
-        The contents of rates.json.
+        The contents of lr-sweep.json.
     """
     jobs: dict[str, RunConfig] = {}
     keys: dict[tuple[str, float, str], list[str]] = {}
@@ -61,7 +61,7 @@ def rates(models: Sequence[str], setup: Setup) -> dict[str, Any]:
             for model, tried in errors.items()
         ],
     }
-    write_json(setup.out / "rates.json", results)
+    write_json(setup.out / "lr-sweep.json", results)
     write_page(results, setup.out)
     return results
 
@@ -72,7 +72,7 @@ def settings_of(rate: float) -> dict[str, float]:
 
 
 def write_page(results: dict[str, Any], out: Path) -> None:
-    """rates.md, from the results alone."""
+    """lr-sweep.md, from the results alone."""
     settings = results["settings"]
     lines = [
         f"Scale `{settings['scale']}`, {settings['minutes']:g} minutes of training each on one "
@@ -88,4 +88,4 @@ def write_page(results: dict[str, Any], out: Path) -> None:
             cells = " | ".join(percent(tried[benchmark]) for tried in row["validation"])
             titles = f"{model_entry(row['model']).title} | {get_benchmark(benchmark).title}"
             lines.append(f"| {titles} | {cells} | {row['best']:g} |")
-    save_page(out, "rates", "Learning rates", lines)
+    save_page(out, "lr-sweep", "Learning rates", lines)

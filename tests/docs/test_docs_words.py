@@ -89,7 +89,7 @@ def test_recipes_of_make_are_understood(target: str) -> None:
 
 def test_the_recipes_were_found() -> None:
     assert makefile.cato_commands("demo") == [["cato", "demo"]]
-    assert makefile.cato_commands("study-rates")[0][:4] == ["cato", "study", "rates", "--runs"]
+    assert makefile.cato_commands("study-lr-sweep")[0][:4] == ["cato", "study", "rates", "--runs"]
     assert sum(len(makefile.cato_commands(name)) for name in makefile.RECIPES) >= 13
 
 

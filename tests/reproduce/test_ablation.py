@@ -120,7 +120,7 @@ def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
     words += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]
     main([*words, "--out", str(tmp_path / "out"), "--json"])
     (shown,) = json.loads(capsys.readouterr().out)["rows"]
-    results = json.loads((tmp_path / "out/rates.json").read_text())
+    results = json.loads((tmp_path / "out/lr-sweep.json").read_text())
     (row,) = results["rows"]
     products = [tried["darcy"] * tried["pipe"] for tried in row["validation"]]
     assert row["best"] == shown["best"] == RATES[products.index(min(products))]

@@ -132,7 +132,7 @@ def test_every_benchmark_goes_the_whole_way(name, tmp_path):
 
 def test_small_recipes_have_the_rates_of_the_sweep():
     """A study chose them on validation; CATO-PC is CATO on clouds."""
-    rows = json.loads((ROOT / "docs/studies/rates/rates.json").read_text())["rows"]
+    rows = json.loads((ROOT / "docs/studies/lr-sweep/lr-sweep.json").read_text())["rows"]
     best = {row["model"]: row["best"] for row in rows}
     best["cato_pc"] = best["cato"]
     assert set(best) == set(MODELS)
