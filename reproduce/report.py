@@ -29,8 +29,16 @@ STUDIES = {
     "time": ("compare", "Models in equal time", "make study-time"),
     "lr-sweep": ("lr-sweep", "Learning rates", "make study-lr-sweep"),
     "ablation-defaults": ("ablation", "Open choices", "make study-ablation-defaults"),
-    "ablation-heads-rope": ("ablation", "Open choices with more seeds", "make study-ablation-heads-rope"),
-    "ablation-ns-plasticity": ("ablation", "Remedies where CATO is not first", "make study-ablation-ns-plasticity"),
+    "ablation-heads-rope": (
+        "ablation",
+        "Open choices with more seeds",
+        "make study-ablation-heads-rope",
+    ),
+    "ablation-ns-plasticity": (
+        "ablation",
+        "Remedies where CATO is not first",
+        "make study-ablation-ns-plasticity",
+    ),
     "ablation": ("ablation", "Parts left out", "make study-ablation"),
     "scaling": ("scaling", "Scaling", "make study-scaling"),
     "efficiency": ("efficiency", "Efficiency", "make study-efficiency"),
