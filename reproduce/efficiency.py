@@ -22,7 +22,7 @@ from cato.models.registry import (
     num_parameters,
 )
 from cato.progress import note, progress_bar
-from cato.runs.folder import environment
+from cato.runs.provenance import environment
 from cato.runs.settings import recipe
 from reproduce.compare import OURS
 from reproduce.efficiency_page import write_page

@@ -12,8 +12,9 @@ from cato.benchmarks import get_benchmark
 from cato.data.generate import covering, generate_file
 from cato.errors import InputError
 from cato.models.registry import default_model
-from cato.runs.folder import Run, environment
+from cato.runs.folder import Run
 from cato.runs.load import data_spec
+from cato.runs.provenance import environment
 from cato.runs.settings import RunConfig, recipe, run_config
 from reproduce.jobs import run_jobs
 from reproduce.step_timing import in_equal_time

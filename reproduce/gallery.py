@@ -17,8 +17,9 @@ from cato.inference.evaluate import solve_all
 from cato.models.registry import default_model, model_entry
 from cato.physics import relative_l2
 from cato.progress import progress_bar
-from cato.runs.folder import Run, environment, open_run
+from cato.runs.folder import Run, open_run
 from cato.runs.load import load_splits, load_surrogate
+from cato.runs.provenance import environment
 from cato.viz.cases import case_of
 from reproduce.compare import models_for, plan
 from reproduce.experiment import Setup

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from cato.files import write_json
-from cato.runs.folder import environment
+from cato.runs.provenance import environment
 from reproduce.figures.theory import draw_realisation, draw_stability, draw_theorem
 from reproduce.outcomes import log_slope
 from reproduce.pages import save_figure, save_page

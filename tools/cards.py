@@ -21,7 +21,7 @@ from cato.runs.settings import TrainConfig, options_of, recipe
 ROOT = Path(__file__).parent.parent
 CARDS = ROOT / "docs" / "models"
 ERRORS = ROOT / "docs" / "studies" / "time" / "compare.json"
-SPEED = ROOT / "benchmarks" / "results" / "models.json"
+SPEED = ROOT / "tools" / "results" / "models.json"
 
 
 def main() -> None:

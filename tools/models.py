@@ -13,11 +13,11 @@ from cato.benchmarks import get_benchmark
 from cato.files import write_json
 from cato.models.registry import grid_models, model_entry
 from cato.progress import progress_bar
-from cato.runs.folder import environment
+from cato.runs.provenance import environment
 from reproduce.profiling import BATCH, MATMUL, REPEATS, kept_at, measured
 
 ROOT = Path(__file__).parent.parent
-RESULTS, PAGE = ROOT / "benchmarks" / "results" / "models.json", ROOT / "docs/models/speed.md"
+RESULTS, PAGE = ROOT / "tools" / "results" / "models.json", ROOT / "docs/models/speed.md"
 RUNS = ROOT / "runs" / "efficiency"
 BENCHMARKS = ("darcy", "pipe")
 TARGET = 1.5

@@ -13,12 +13,12 @@ from typing import Any
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import write_json
 from cato.progress import progress_bar
-from cato.runs.folder import environment
+from cato.runs.provenance import environment
 from cato.runs.settings import recipe
 from reproduce.step_timing import seconds_per_step
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "recipes.json"
+RESULTS = ROOT / "tools" / "results" / "recipes.json"
 PAGE = ROOT / "docs" / "benchmarks" / "training.md"
 LIMIT_MINUTES = 10
 

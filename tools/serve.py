@@ -31,14 +31,14 @@ from cato.data.normalise import Normaliser
 from cato.files import write_json
 from cato.models.registry import build_model, model_entry
 from cato.problem import Problem
-from cato.runs.folder import environment
+from cato.runs.provenance import environment
 from cato.serve.models import ServedModel
 from cato.serve.server import listening_socket, run_app, url_of
 from cato.serve.settings import ServeSettings
 from cato.surrogate import Surrogate
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "serve.json"
+RESULTS = ROOT / "tools" / "results" / "serve.json"
 PAGE = ROOT / "docs" / "serving-speed.md"
 PROBLEM = Problem("darcy", "grid", (29, 29), ("a",), ("u",))
 SIZES = {"recipe": {"width": 64, "depth": 4, "heads": 2}, "tiny": {"width": 8, "depth": 1}}

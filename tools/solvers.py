@@ -35,12 +35,12 @@ from cato.data.sampling import draw
 from cato.data.spec import DataSpec
 from cato.files import write_json
 from cato.progress import progress_bar
-from cato.runs.folder import environment
+from cato.runs.provenance import environment
 from cato.subprocesses import ONE_THREAD
 from reproduce.profiling import seconds_of
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "solvers.json"
+RESULTS = ROOT / "tools" / "results" / "solvers.json"
 PAGE = ROOT / "docs" / "benchmarks" / "speed.md"
 
 TARGETS = {

@@ -21,14 +21,14 @@ from cato.files import write_json
 from cato.models.registry import build_model
 from cato.physics import PhysicalLoss, inverse_metric
 from cato.problem import Problem
-from cato.runs.folder import environment
+from cato.runs.provenance import environment
 from cato.runs.settings import RunConfig, recipe
 from cato.training.optim import build_optimizers
 from reproduce.flops import count_flops
 from reproduce.profiling import MATMUL, in_matmuls, peak_memory
 
 ROOT = Path(__file__).parent.parent
-RESULTS, PAGE = ROOT / "benchmarks" / "results" / "speed.json", ROOT / "docs" / "speed.md"
+RESULTS, PAGE = ROOT / "tools" / "results" / "speed.json", ROOT / "docs" / "speed.md"
 SIZES = (43, 85, 170)
 BATCH, REPEATS = 4, 7
 TARGETS = {"forward": 0.40, "step": 0.30}

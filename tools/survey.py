@@ -30,11 +30,11 @@ from cato.data.store import Stored, StoredSplit, read_store
 from cato.files import atomic_write, read_json, write_json
 from cato.problem import Problem
 from cato.progress import note, progress_bar
-from cato.runs.folder import environment
+from cato.runs.provenance import environment
 from cato.viz.fields import draw_field
 
 ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "benchmarks" / "results" / "survey.json"
+RESULTS = ROOT / "tools" / "results" / "survey.json"
 CARDS, IMAGES = ROOT / "docs" / "benchmarks", ROOT / "docs" / "images"
 NUM_SAMPLES, SEED, NUM_PICTURES = 100, 0, 12
 NUM_REPEATED = 4

@@ -1,6 +1,6 @@
 """The run folder: everything about one training, for every command that comes after it.
 
-run.json            settings, problem, key of the data, environment and the command that made it
+run.json            settings, problem, key of the data, commit, environment and command
 log.jsonl           one line per epoch
 checkpoints/        see `cato.runs.checkpoint`
 evaluation.json     written by `cato evaluate`
@@ -13,21 +13,18 @@ runs/pretrained/NAME, and into the library never.
 """
 
 import json
-import os
-import platform
 import shlex
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from cato import __version__
 from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.files import atomic_write, read_json, write_json
 from cato.problem import Problem
+from cato.runs.provenance import commit, environment
 from cato.runs.settings import RunConfig, command_of, run_config
 
 FORMAT = 1
@@ -103,6 +100,7 @@ def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = ""
     record = {
         "format": FORMAT,
         "cato": __version__,
+        "commit": commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": f"{command_of(config)} --out {shlex.quote(str(folder))}",
         "config": config.to_dict(),
@@ -163,24 +161,3 @@ def _no_run(folder: Path) -> str:
             f"comes with cato (to use that one, work in another folder)"
         )
     return f"{folder} is not a run folder"
-
-
-def environment() -> dict[str, Any]:
-    """What a result may depend on, beside the settings."""
-    return {
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": _processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "gpu": torch.cuda.get_device_name() if torch.cuda.is_available() else None,
-    }
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if "model name" in line), "")
