@@ -17,7 +17,7 @@ from cato.runs.user_settings import own_config
 from cato.surrogate import Surrogate
 from cato.training.train import resume as resume_run
 from cato.training.train import train as train_run
-from cato.user_data.read import is_own
+from cato.user_data.read import is_user_data
 from cato.viz.figures import sample_figure
 
 SETTINGS = {f"{group}_settings": group for group in ("model", "data", "loss", "train")}
@@ -64,7 +64,7 @@ def train(
 
 def _start(name: str, scale: str, model: str | None, data: dict[str, Any]) -> RunConfig:
     """The recipe for a benchmark, or for own data, of which `data` says which they are."""
-    if is_own(name):
+    if is_user_data(name):
         config = from_dict(DataConfig, data | {"file": name}, "cato.train, data")
         return own_config(config, scale, model)
     return recipe(name, scale, model)

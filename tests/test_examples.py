@@ -39,7 +39,7 @@ def test_train_and_predict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_own_arrays(tmp_path: Path) -> None:
-    error = run_example("own_arrays.py", tmp_path)
+    error = run_example("user_arrays.py", tmp_path)
     assert error < 0.2  # answering zero has error 1
     with np.load(tmp_path / "predictions.npz", allow_pickle=False) as saved:
         difference = (saved["outputs"] - saved["targets"]).reshape(16, -1)

@@ -130,7 +130,7 @@ def page() -> str:
         "*Test error*: relative L2, mean over held-out samples. *Training mean*: the same of "
         "always answering the mean of the training solutions. *Band covers*: for each output, the "
         "share of test samples with at least 90 % of their nodes inside the "
-        "[band](own-data.md#the-band), which is made to cover 90 %.",
+        "[band](user-data.md#the-band), which is made to cover 90 %.",
         "",
         "## What they are for, and what not",
         "",

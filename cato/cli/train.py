@@ -78,12 +78,12 @@ class Train:
         """The recipe with the overrides."""
         from cato.config import checked, to_dict
         from cato.runs.settings import recipe, run_config
-        from cato.user_data.read import is_own
+        from cato.user_data.read import is_user_data
 
         if not self.benchmark:
             raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
         scale = self.scale or "small"
-        if is_own(self.benchmark):
+        if is_user_data(self.benchmark):
             config = self._own_config(scale, overrides)
         else:
             if self.coords or self.inputs or self.targets:

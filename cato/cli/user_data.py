@@ -46,14 +46,14 @@ class Inspect:
         if self.file.suffix in EXPORTED:
             show_exported(self.file, self.json)
             return
-        from cato.user_data.axes import Wanted
+        from cato.user_data.axes import ReadRequest
         from cato.user_data.inspect import inspect_samples
         from cato.user_data.naming import Naming
+        from cato.user_data.open import split_indices
         from cato.user_data.read import read_samples
-        from cato.user_data.splits import split_indices
 
         naming = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
-        samples = read_samples(self.file, Wanted(naming))
+        samples = read_samples(self.file, ReadRequest(naming))
         inspection = inspect_samples(samples, split_indices(samples, self.seed))
         next_command = self._next(inspection.findings)
         figures = {**inspection.to_dict(), "next": next_command}

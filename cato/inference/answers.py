@@ -10,7 +10,7 @@ from cato.inference.evaluate import samples_at_once
 from cato.problem import Problem
 from cato.progress import progress_bar
 from cato.surrogate import Surrogate
-from cato.user_data.samples import OwnSample, OwnSamples
+from cato.user_data.samples import UserSample, UserSamples
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +23,7 @@ class Answer:
         half_width: Of the band around it, where the run has one for this mesh.
     """
 
-    sample: OwnSample
+    sample: UserSample
     values: np.ndarray
     half_width: np.ndarray | None
 
@@ -52,7 +52,7 @@ class Answer:
 
 
 def answer(
-    surrogate: Surrogate, samples: OwnSamples, band: Band | None
+    surrogate: Surrogate, samples: UserSamples, band: Band | None
 ) -> tuple[list[Answer], float]:
     """The answer for every sample, and the seconds for each; samples of one mesh go together."""
     problem = surrogate.problem
@@ -71,7 +71,7 @@ def answer(
     return answers, (time.perf_counter() - began) / len(samples)
 
 
-def _batch(samples: list[OwnSample]) -> list[OwnSample]:
+def _batch(samples: list[UserSample]) -> list[UserSample]:
     """The first samples, as long as they have the mesh of the first and fit into memory."""
     first = samples[0]
     num_nodes = first.coords.size // first.coords.shape[-1]
@@ -79,7 +79,7 @@ def _batch(samples: list[OwnSample]) -> list[OwnSample]:
     return samples[: same.index(False) if False in same else len(same)]
 
 
-def _arrays(problem: Problem, group: list[OwnSample]) -> tuple[np.ndarray, np.ndarray]:
+def _arrays(problem: Problem, group: list[UserSample]) -> tuple[np.ndarray, np.ndarray]:
     """Inputs and coordinates as a surrogate takes them; the points of a cloud in one axis."""
     inputs = np.stack([sample.inputs for sample in group])
     coords = np.stack([sample.coords for sample in group])
@@ -89,7 +89,7 @@ def _arrays(problem: Problem, group: list[OwnSample]) -> tuple[np.ndarray, np.nd
     return inputs.reshape(*shape, problem.num_inputs), coords.reshape(*shape, problem.dimension)
 
 
-def _on_mesh(problem: Problem, sample: OwnSample, values: np.ndarray) -> np.ndarray:
+def _on_mesh(problem: Problem, sample: UserSample, values: np.ndarray) -> np.ndarray:
     """Values (…, N, C) of a solution with the mesh axes of its sample."""
     frames = values.shape[:1] if problem.time != "steady" else ()
     return values.reshape(*frames, *sample.mesh, problem.num_outputs)

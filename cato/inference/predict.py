@@ -17,10 +17,10 @@ from cato.runs.folder import Run
 from cato.runs.load import load_surrogate
 from cato.surrogate import Surrogate
 from cato.user_data.arrays import open_npz
-from cato.user_data.axes import Wanted
+from cato.user_data.axes import ReadRequest
 from cato.user_data.naming import Name, Naming
 from cato.user_data.read import ARRAYS, files_of, read_samples
-from cato.user_data.samples import OwnSample, OwnSamples
+from cato.user_data.samples import UserSample, UserSamples
 from cato.user_data.write import default_target, require_writable, write_predictions
 
 
@@ -65,17 +65,17 @@ def _naming(run: Run, source: Path) -> Naming:
     return Naming((), tuple(map(Name, problem.inputs)), tuple(map(Name, problem.outputs)))
 
 
-def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> OwnSamples:
+def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> UserSamples:
     if run.config.data.file is None and source.suffix.lower() == ".npz":
         return _benchmark_samples(surrogate, source)
     problem, coords = run.problem, surrogate.coords
     nodes = None if coords is None else coords.cpu().numpy().reshape(*problem.shape, -1)
     # A mesh says how many axes there are; a cloud may lie on one.
     num_axes = None if problem.geometry == "cloud" else len(problem.shape)
-    return read_samples(source, Wanted(naming, truth=False, num_axes=num_axes, coords=nodes))
+    return read_samples(source, ReadRequest(naming, truth=False, num_axes=num_axes, coords=nodes))
 
 
-def _benchmark_samples(surrogate: Surrogate, source: Path) -> OwnSamples:
+def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
     """The arrays `inputs`, `coords` and `targets` as `Surrogate.predict` has them."""
     file, problem = open_npz(source), surrogate.problem
     arrays = {
@@ -106,7 +106,7 @@ def _benchmark_samples(surrogate: Surrogate, source: Path) -> OwnSamples:
         coords = coords[0]  # of all samples
     is_own = coords.ndim == inputs.ndim
     samples = [
-        OwnSample(
+        UserSample(
             f"{source}, sample {i}",
             coords[i] if is_own else coords,
             inputs[i],
@@ -114,12 +114,12 @@ def _benchmark_samples(surrogate: Surrogate, source: Path) -> OwnSamples:
         )
         for i in range(len(inputs))
     ]
-    return OwnSamples(
+    return UserSamples(
         source, samples, problem.inputs, problem.outputs, problem.time, problem.num_steps
     )
 
 
-def _require_fit(problem: Problem, samples: OwnSamples) -> None:
+def _require_fit(problem: Problem, samples: UserSamples) -> None:
     """Refuse samples of another problem."""
     if len(samples.inputs) != problem.num_inputs:
         raise InputError(

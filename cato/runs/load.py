@@ -16,7 +16,7 @@ from cato.runs.checkpoint import load_checkpoint
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
-from cato.user_data.splits import own_splits
+from cato.user_data.open import open_user_data
 
 
 def data_spec(config: RunConfig) -> DataSpec:
@@ -32,13 +32,18 @@ def load_splits(config: RunConfig) -> Splits:
     """The data of a run: own or published files, or generated where missing."""
     data = config.data
     if data.file is not None:
-        return own_splits(
-            Path(data.file),
+        path = Path(data.file)
+        if not path.exists():
+            raise InputError(
+                f"the data {path} are gone; put them back. `cato predict` works without them"
+            )
+        return open_user_data(
+            path,
             data.naming,
             seed=data.seed,
             count=data.count,
-            expected=data.fingerprint,
-        )
+            expected_fingerprint=data.fingerprint,
+        ).splits
     if data.original is not None:
         return read_original(config.benchmark, Path(data.original))
     return load_spec(data_spec(config), Path(data.root))

@@ -16,8 +16,7 @@ from cato.models.registry import default_model
 from cato.physics import gradient_rms, inverse_metric
 from cato.progress import note
 from cato.runs.settings import DataConfig, RunConfig, own_recipe
-from cato.user_data.read import fingerprint
-from cato.user_data.splits import own_splits
+from cato.user_data.open import open_user_data
 
 MANY_NODES = 2**14
 """Beyond this many nodes the small model is half as wide."""
@@ -36,14 +35,15 @@ def own_config(data: DataConfig, scale: str = "small", model_name: str | None = 
         model_name: CATO for the geometry by default.
     """
     assert data.file is not None
-    path = Path(data.file).resolve()
-    if not path.exists():
-        raise InputError(f"{data.file} does not exist; give a file or a folder of files")
-    data = replace(data, file=str(path), fingerprint=data.fingerprint or fingerprint(path))
-    splits = own_splits(
-        path, data.naming, seed=data.seed, count=data.count, expected=data.fingerprint
+    user_data = open_user_data(
+        Path(data.file).resolve(),
+        data.naming,
+        seed=data.seed,
+        count=data.count,
+        expected_fingerprint=data.fingerprint,
     )
-    problem, train = splits.problem, splits.train
+    data = replace(data, file=str(user_data.path), fingerprint=user_data.fingerprint)
+    problem, train = user_data.problem, user_data.splits.train
     config = own_recipe(data, scale, model_name or default_model(problem))
     if config.loss.needs_metric and (why := why_no_gradients(train)):
         if problem.geometry != "cloud" and problem.time == "steady":

@@ -15,7 +15,7 @@ from cato.data.npy import npy_header
 from cato.errors import InputError
 from cato.files import atomic_write
 from cato.user_data.axes import ArrayFile
-from cato.user_data.parse_errors import reading
+from cato.user_data.parse_errors import parse_errors
 from cato.user_data.shapes import Shape
 
 
@@ -23,12 +23,12 @@ def open_npz(path: Path) -> ArrayFile:
     """A NumPy archive. What is not asked for may be anything, such as pickled objects."""
 
     def read(name: str) -> np.ndarray:
-        with reading(_field(path, name), ".npz"), np.load(path, allow_pickle=False) as archive:
+        with parse_errors(_field(path, name), ".npz"), np.load(path, allow_pickle=False) as archive:
             return archive[name]
 
     if not path.exists():
         raise InputError(f"{path} does not exist")
-    with reading(path, ".npz"), zipfile.ZipFile(path) as archive:
+    with parse_errors(path, ".npz"), zipfile.ZipFile(path) as archive:
         members = [name for name in archive.namelist() if name.endswith(".npy")]
         shapes = {name.removesuffix(".npy"): _npy_shape(archive, name) for name in members}
     return ArrayFile(path, shapes, read)
@@ -49,7 +49,7 @@ def open_h5(path: Path) -> ArrayFile:
 
     def read(name: str) -> np.ndarray:
         with (
-            reading(_field(path, name), "HDF5"),
+            parse_errors(_field(path, name), "HDF5"),
             h5py.File(path, "r", locking=False) as file,
         ):
             dataset = file[name]
@@ -57,19 +57,19 @@ def open_h5(path: Path) -> ArrayFile:
                 return np.asarray(dataset.asstr()[()], dtype=np.str_)
             return dataset[()]
 
-    with reading(path, "HDF5"), h5py.File(path, "r", locking=False) as file:
+    with parse_errors(path, "HDF5"), h5py.File(path, "r", locking=False) as file:
         file.visititems(visit)
     return ArrayFile(path, shapes, read)
 
 
 def open_mat(path: Path) -> ArrayFile:
     """A MATLAB file. Vectors, which MATLAB keeps as 1 × n or n × 1, have one axis."""
-    with reading(path, "a MATLAB file"):
+    with parse_errors(path, "a MATLAB file"):
         shapes = _matlab_shapes(path)
 
     def read(name: str) -> np.ndarray:
         with (
-            reading(_field(path, name), "a MATLAB file"),
+            parse_errors(_field(path, name), "a MATLAB file"),
             open_variable(path, name) as variable,
         ):
             array = np.asarray(variable[(slice(None),) * len(variable.shape)])

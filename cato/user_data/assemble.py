@@ -11,13 +11,13 @@ import numpy as np
 from cato.errors import InputError
 from cato.problem import TimeProtocol
 from cato.user_data.naming import Name, Naming
-from cato.user_data.samples import OwnSample, OwnSamples, RawSample, RawSamples
+from cato.user_data.samples import RawSample, RawSamples, UserSample, UserSamples
 from cato.user_data.shapes import nodal, read_shape
 
 DEFAULT_NAMES = {"inputs": "input", "targets": "target", "scalars": "scalar"}
 
 
-def assemble(path: Path, raw: RawSamples, naming: Naming) -> OwnSamples:
+def assemble(path: Path, raw: RawSamples, naming: Naming) -> UserSamples:
     """The samples with their fields in channels.
 
     Args:
@@ -44,12 +44,12 @@ def assemble(path: Path, raw: RawSamples, naming: Naming) -> OwnSamples:
         _require_like(own, samples[0], inputs, outputs)
     targets = samples[0].targets
     num_frames = 1 if time == "steady" or targets is None else len(targets)
-    return OwnSamples(path, samples, inputs, outputs, time, num_frames)
+    return UserSamples(path, samples, inputs, outputs, time, num_frames)
 
 
 def _sample(
     raw: RawSample, naming: Naming, time: TimeProtocol, shared: dict[int, np.ndarray]
-) -> OwnSample:
+) -> UserSample:
     mesh, keep = raw.coords.shape[:-1], raw.keep
     coords = shared.get(id(raw.coords))
     if coords is None or keep is not None:
@@ -70,7 +70,7 @@ def _sample(
         joined = np.concatenate(fields, axis=-1)
         targets = _float32(_kept(joined, keep, joined.ndim - 2))
     inputs = _float32(_kept(inputs, keep, 0))
-    return OwnSample(raw.origin, coords, inputs, targets, keep, raw.split)
+    return UserSample(raw.origin, coords, inputs, targets, keep, raw.split)
 
 
 def _field(raw: RawSample, name: Name) -> np.ndarray:
@@ -170,7 +170,7 @@ def _channel_names(raw: RawSamples, names: tuple[Name, ...]) -> tuple[str, ...]:
 
 
 def _require_like(
-    sample: OwnSample, first: OwnSample, inputs: tuple[str, ...], outputs: tuple[str, ...]
+    sample: UserSample, first: UserSample, inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> None:
     """All samples have the same channels and frames."""
     if sample.inputs.shape[-1] != len(inputs):
@@ -190,7 +190,7 @@ def _require_like(
         )
 
 
-def _frames(sample: OwnSample) -> int:
+def _frames(sample: UserSample) -> int:
     assert sample.targets is not None
     in_time = sample.targets.ndim > sample.coords.ndim
     return len(sample.targets) if in_time else 0

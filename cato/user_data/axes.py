@@ -56,7 +56,7 @@ class ArrayFile:
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ReadRequest:
     """What is read of a path.
 
     Attributes:
@@ -72,34 +72,36 @@ class Wanted:
     coords: np.ndarray | None = None
 
 
-class Placed(NamedTuple):
+class MeshMatch(NamedTuple):
     """Coordinates, and how many samples there are."""
 
     coords: np.ndarray
-    is_own: bool
+    is_per_sample: bool
     """Whether each sample has its own."""
     num_samples: int = 1
 
     @property
     def mesh(self) -> Shape:
         """Nodes along each axis."""
-        return self.coords.shape[self.is_own : -1]
+        return self.coords.shape[self.is_per_sample : -1]
 
 
 def place(
     file: ArrayFile,
-    wanted: Wanted,
+    request: ReadRequest,
     naming: Naming,
     fields: Mapping[str, np.ndarray],
     has_samples: bool,
-) -> Placed:
+) -> MeshMatch:
     """The reading of the coordinates that fits the fields, which have an axis of samples or not."""
-    candidates = [c for c in _candidates(file, wanted, naming) if has_samples or not c.is_own]
-    placed = _for_nodal_field(file, naming, fields, candidates, has_samples)
-    if placed is None and not naming.targets:
-        placed = _for_scalars(wanted, list(fields.values()), candidates, has_samples)
-    if placed is not None:
-        return placed
+    candidates = [
+        c for c in _candidates(file, request, naming) if has_samples or not c.is_per_sample
+    ]
+    match = _for_nodal_field(file, naming, fields, candidates, has_samples)
+    if match is None and not naming.targets:
+        match = _for_scalars(request, list(fields.values()), candidates, has_samples)
+    if match is not None:
+        return match
     used = (*naming.coords, *(name.field for name in (*naming.targets, *naming.inputs)))
     shapes = {name: file.shapes[name] for name in used}
     first = "samples, " if has_samples else ""
@@ -115,55 +117,60 @@ def _for_nodal_field(
     file: ArrayFile,
     naming: Naming,
     fields: Mapping[str, np.ndarray],
-    candidates: list[Placed],
+    candidates: list[MeshMatch],
     has_samples: bool,
-) -> Placed | None:
+) -> MeshMatch | None:
     """The candidate that fits the first field with values at nodes, if there is one."""
     for name in (*naming.targets, *naming.inputs):
         shape = fields[name.field].shape
         fitting = _fitting(candidates, name, shape, has_samples)
         if not fitting:
             continue
-        placed = fitting[0]
+        match = fitting[0]
         # With an axis less than coordinates, what each sample has of its own is never periodic.
-        if any(other.is_own != placed.is_own for other in fitting) and not naming.periodic:
+        if (
+            any(other.is_per_sample != match.is_per_sample for other in fitting)
+            and not naming.periodic
+        ):
             raise InputError(
-                f"{file.path}: coordinates {placed.coords.shape} with field {name.field!r} "
+                f"{file.path}: coordinates {match.coords.shape} with field {name.field!r} "
                 f"{shape} may be one mesh for all samples or one for each; repeat the mesh of all "
                 f"as (samples, *mesh, D), or name the frames of a time series, --targets "
                 f"{name.field}[:]"
             )
         try:
-            read_shape(shape[has_samples:], placed.mesh)
+            read_shape(shape[has_samples:], match.mesh)
         except InputError as error:
             raise InputError(f"{file.path}: field {name.field!r}: {error}") from None
-        return placed._replace(num_samples=shape[0] if has_samples else 1)
+        return match._replace(num_samples=shape[0] if has_samples else 1)
     return None
 
 
 def _for_scalars(
-    wanted: Wanted, scalars: list[np.ndarray], candidates: list[Placed], has_samples: bool
-) -> Placed | None:
+    request: ReadRequest, scalars: list[np.ndarray], candidates: list[MeshMatch], has_samples: bool
+) -> MeshMatch | None:
     """The candidate for inputs that are scalars of the samples, or for none."""
     if not all(has_samples <= array.ndim <= 2 for array in scalars):
         return None
     counts = [len(array) for array in scalars] if has_samples else [1]
-    num_nodes = None if wanted.coords is None else prod(wanted.coords.shape[:-1])
+    num_nodes = None if request.coords is None else prod(request.coords.shape[:-1])
     # What is like the known nodes, else a cloud, which has fewest axes.
-    for placed in sorted(candidates, key=lambda c: (prod(c.mesh) != num_nodes, len(c.mesh))):
-        own_count = len(placed.coords) if placed.is_own else None
-        count = counts[0] if counts else own_count or 1
-        if own_count in (None, count):
-            return placed._replace(num_samples=count)
+    for match in sorted(candidates, key=lambda c: (prod(c.mesh) != num_nodes, len(c.mesh))):
+        its_count = len(match.coords) if match.is_per_sample else None
+        count = counts[0] if counts else its_count or 1
+        if its_count in (None, count):
+            return match._replace(num_samples=count)
     return None
 
 
-def _fitting(candidates: list[Placed], name: Name, shape: Shape, has_samples: bool) -> list[Placed]:
+def _fitting(
+    candidates: list[MeshMatch], name: Name, shape: Shape, has_samples: bool
+) -> list[MeshMatch]:
     """The candidates on which a field has values at nodes, in time where its frames are named."""
     readings = [
         (c, nodal_readings(shape[has_samples:], c.mesh))
         for c in candidates
-        if not c.is_own or shape[:1] == c.coords.shape[:1]
+        if not c.is_per_sample or shape[:1] == c.coords.shape[:1]
     ]
     in_time = [c for c, found in readings if any(reading.has_frames for reading in found)]
     if name.frames is not None and in_time:
@@ -171,28 +178,28 @@ def _fitting(candidates: list[Placed], name: Name, shape: Shape, has_samples: bo
     return [c for c, found in readings if found]
 
 
-def _candidates(file: ArrayFile, wanted: Wanted, naming: Naming) -> Iterator[Placed]:
+def _candidates(file: ArrayFile, request: ReadRequest, naming: Naming) -> Iterator[MeshMatch]:
     """Readings of the coordinates: shared by all samples or not, most mesh axes first."""
     if not naming.coords:
-        if wanted.coords is None:
+        if request.coords is None:
             raise InputError(
                 f"{file.path} has no coordinates; add an array 'coords' of shape (*mesh, D) or "
                 f"(samples, *mesh, D), or name them by --coords x,y"
             )
-        yield Placed(wanted.coords, False)
+        yield MeshMatch(request.coords, False)
         if naming.periodic:  # the file may have the first line of an axis at its end once more
-            ends = [(0, int(axis in naming.periodic)) for axis in range(wanted.coords.ndim - 1)]
-            yield Placed(np.pad(wanted.coords, [*ends, (0, 0)], mode="wrap"), False)
+            ends = [(0, int(axis in naming.periodic)) for axis in range(request.coords.ndim - 1)]
+            yield MeshMatch(np.pad(request.coords, [*ends, (0, 0)], mode="wrap"), False)
         return
     arrays = [file.numbers(name) for name in naming.coords]
-    num_axes = file.num_axes or wanted.num_axes
-    may_be_own = any(array.ndim > 1 for array in arrays)
+    num_axes = file.num_axes or request.num_axes
+    may_be_per_sample = any(array.ndim > 1 for array in arrays)
     for coords in _stacked(file, naming.coords, arrays):
-        for is_own in (False, True)[: 1 + may_be_own]:
-            placed = Placed(coords, is_own)
-            fits = num_axes in (None, len(placed.mesh))
-            if fits and 1 <= len(placed.mesh) <= coords.shape[-1] <= MAX_DIMENSION:
-                yield placed
+        for is_per_sample in (False, True)[: 1 + may_be_per_sample]:
+            match = MeshMatch(coords, is_per_sample)
+            fits = num_axes in (None, len(match.mesh))
+            if fits and 1 <= len(match.mesh) <= coords.shape[-1] <= MAX_DIMENSION:
+                yield match
 
 
 def _stacked(

@@ -17,7 +17,7 @@ from cato.problem import Problem
 from cato.user_data.cells import num_folded_cells
 from cato.user_data.periodic import closing_axes
 from cato.user_data.recognise import recognise
-from cato.user_data.samples import OwnSample, OwnSamples
+from cato.user_data.samples import UserSample, UserSamples
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ class Inspection:
         }
 
 
-def inspect_samples(samples: OwnSamples, splits: dict[str, list[int]]) -> Inspection:
+def inspect_samples(samples: UserSamples, splits: dict[str, list[int]]) -> Inspection:
     """Look through all samples."""
     problem = recognise(samples)
     findings = [
@@ -92,7 +92,7 @@ def inspect_samples(samples: OwnSamples, splits: dict[str, list[int]]) -> Inspec
     return Inspection(problem, len(samples), shared, counts, ranges, findings)
 
 
-def require_usable(samples: OwnSamples) -> None:
+def require_usable(samples: UserSamples) -> None:
     """Refuse what no training can use, with the first sample at fault."""
     for finding in (*_not_finite(samples), *_zero(samples)):
         origin = samples.samples[finding.samples[0]].origin
@@ -104,7 +104,7 @@ def require_usable(samples: OwnSamples) -> None:
         )
 
 
-def _channels(samples: OwnSamples, sample: OwnSample) -> Iterator[tuple[str, np.ndarray]]:
+def _channels(samples: UserSamples, sample: UserSample) -> Iterator[tuple[str, np.ndarray]]:
     """Coordinates, inputs and targets of a sample by name."""
     for axis in range(sample.coords.shape[-1]):
         yield f"coordinate {axis + 1}", sample.coords[..., axis]
@@ -115,7 +115,7 @@ def _channels(samples: OwnSamples, sample: OwnSample) -> Iterator[tuple[str, np.
             yield f"target {name}", sample.targets[..., channel]
 
 
-def _not_finite(samples: OwnSamples) -> list[Finding]:
+def _not_finite(samples: UserSamples) -> list[Finding]:
     found: dict[str, list[int]] = {}
     for index, sample in enumerate(samples.samples):
         arrays = (sample.coords, sample.inputs, sample.targets)
@@ -130,7 +130,7 @@ def _not_finite(samples: OwnSamples) -> list[Finding]:
     ]
 
 
-def _zero(samples: OwnSamples) -> list[Finding]:
+def _zero(samples: UserSamples) -> list[Finding]:
     """Targets that are zero everywhere; in time each frame has a relative error of its own."""
     undefined = "zero everywhere, so that a relative error is undefined"
     found: dict[str, list[int]] = {}
@@ -147,7 +147,7 @@ def _zero(samples: OwnSamples) -> list[Finding]:
     return [Finding(what, tuple(indices), True) for what, indices in found.items()]
 
 
-def _folded(samples: OwnSamples, problem: Problem) -> list[Finding]:
+def _folded(samples: UserSamples, problem: Problem) -> list[Finding]:
     if problem.geometry == "cloud":
         return []
     shared = samples.has_shared_coords
@@ -163,7 +163,7 @@ def _folded(samples: OwnSamples, problem: Problem) -> list[Finding]:
     return [Finding(f"{what}: no gradient terms in the loss", tuple(folded))]
 
 
-def _closing(samples: OwnSamples) -> list[Finding]:
+def _closing(samples: UserSamples) -> list[Finding]:
     return [
         Finding(
             f"the last line of axis {axis} has nodes and values of the first: if the mesh closes "
@@ -173,7 +173,7 @@ def _closing(samples: OwnSamples) -> list[Finding]:
     ]
 
 
-def _duplicates(samples: OwnSamples, splits: dict[str, list[int]]) -> list[Finding]:
+def _duplicates(samples: UserSamples, splits: dict[str, list[int]]) -> list[Finding]:
     """Samples with the same nodes and inputs."""
     split_of = {index: name for name, indices in splits.items() for index in indices}
     groups: dict[str, list[int]] = {}
@@ -194,7 +194,7 @@ def _duplicates(samples: OwnSamples, splits: dict[str, list[int]]) -> list[Findi
     return findings
 
 
-def _ranges(samples: OwnSamples) -> dict[str, tuple[float, float]]:
+def _ranges(samples: UserSamples) -> dict[str, tuple[float, float]]:
     ranges: dict[str, tuple[float, float]] = {}
     for sample in samples.samples:
         for name, values in _channels(samples, sample):

@@ -19,7 +19,7 @@ from cato.errors import InputError
 from cato.files import atomic_write
 from cato.user_data.axes import ArrayFile
 from cato.user_data.naming import Naming
-from cato.user_data.parse_errors import reading
+from cato.user_data.parse_errors import parse_errors
 
 SUFFIXES = (".nc", ".nc4", ".cdf")
 TIME = ("time", "t")
@@ -58,7 +58,7 @@ def open_netcdf(path: Path, naming: Naming, samples: bool) -> ArrayFile:
             )
         names = [n.field for n in (*naming.inputs, *naming.targets) if n.field in file]
         needed = [*names, *coords, *(name for name in ("split", "mask") if name in file)]
-        with reading(path, "NetCDF"):
+        with parse_errors(path, "NetCDF"):
             file = file[needed].load()
         arrays = {name: _ordered(file[name], axes) for name in names}
         arrays["coords"] = _nodes(file, coords, axes)
@@ -76,7 +76,7 @@ def write_netcdf(
     xarray = _xarray()
     with _open(source) as file:
         axes = _axes(source, file, naming, _coordinates(source, file, naming))
-        with reading(source, "NetCDF"):
+        with parse_errors(source, "NetCDF"):
             file = file.load()
     for name, array in fields.items():
         steady = axes.samples + axes.mesh
@@ -172,7 +172,7 @@ def _listed(file: Any) -> str:
 
 
 def _open(path: Path) -> Any:
-    with reading(path, "NetCDF"):
+    with parse_errors(path, "NetCDF"):
         return _xarray().open_dataset(path, decode_times=False)
 
 

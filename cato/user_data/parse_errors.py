@@ -7,7 +7,7 @@ from cato.errors import InputError
 
 
 @contextmanager
-def reading(what: object, kind: str) -> Iterator[None]:
+def parse_errors(what: object, kind: str) -> Iterator[None]:
     """Turn whatever a parser raises into an `InputError`.
 
     Args:

@@ -18,20 +18,20 @@ from cato.errors import InputError
 from cato.problem import MIN_NODES
 from cato.user_data.cells import num_folded_cells
 from cato.user_data.recognise import geometry_of
-from cato.user_data.samples import OwnSample, OwnSamples
+from cato.user_data.samples import UserSample, UserSamples
 
 TOLERANCE = 1e-5
 """How far, in units of the largest value, what coincides may be apart: files have rounded it."""
 
 
-def declared_periodic(samples: OwnSamples, axes: Sequence[int]) -> OwnSamples:
+def declared_periodic(samples: UserSamples, axes: Sequence[int]) -> UserSamples:
     """The samples with periodic axes, none of them with its first line once more at its end."""
     for axis in axes:
         samples = _closed(samples, axis)
     return samples
 
 
-def closing_axes(samples: OwnSamples) -> list[int]:
+def closing_axes(samples: UserSamples) -> list[int]:
     """Axes that nobody declared periodic, whose last line has nodes and values of the first."""
     num_axes = _num_axes(samples)
     return [
@@ -43,7 +43,7 @@ def closing_axes(samples: OwnSamples) -> list[int]:
     ]
 
 
-def with_repeated_lines(samples: OwnSamples, array: np.ndarray) -> np.ndarray:
+def with_repeated_lines(samples: UserSamples, array: np.ndarray) -> np.ndarray:
     """Values (…, *mesh, C) of one sample with the lines that its file repeats."""
     first = array.ndim - 1 - len(samples.samples[0].mesh)
     for axis in samples.repeated:
@@ -51,7 +51,7 @@ def with_repeated_lines(samples: OwnSamples, array: np.ndarray) -> np.ndarray:
     return array
 
 
-def _closed(samples: OwnSamples, axis: int) -> OwnSamples:
+def _closed(samples: UserSamples, axis: int) -> UserSamples:
     path, num_axes = samples.path, _num_axes(samples)
     if not 0 <= axis < num_axes or axis in samples.periodic:
         raise InputError(
@@ -72,7 +72,7 @@ def _closed(samples: OwnSamples, axis: int) -> OwnSamples:
     return replace(samples, periodic=(*samples.periodic, axis))
 
 
-def _without_last_line(samples: OwnSamples, axis: int) -> OwnSamples:
+def _without_last_line(samples: UserSamples, axis: int) -> UserSamples:
     for sample in samples.samples:
         if (name := _differing(samples, sample, axis)) is not None:
             raise InputError(
@@ -90,7 +90,7 @@ def _without_last_line(samples: OwnSamples, axis: int) -> OwnSamples:
         where = array.ndim - 1 - num_axes + axis
         return np.ascontiguousarray(array.take(range(array.shape[where] - 1), where))
 
-    def cut_sample(sample: OwnSample) -> OwnSample:
+    def cut_sample(sample: UserSample) -> UserSample:
         num_axes = len(sample.mesh)
         if id(sample.coords) not in shared:  # one mesh of all samples stays one array
             shared[id(sample.coords)] = cut(sample.coords, num_axes)
@@ -102,7 +102,7 @@ def _without_last_line(samples: OwnSamples, axis: int) -> OwnSamples:
     return replace(samples, samples=cut_samples, repeated=(*samples.repeated, axis))
 
 
-def _torus(samples: OwnSamples, axis: int) -> OwnSamples:
+def _torus(samples: UserSamples, axis: int) -> UserSamples:
     """A coordinate of a uniform grid repeats one step after its last node."""
     has_truth = samples.samples[0].targets is not None
     if has_truth and all(_differing(samples, s, axis) is None for s in samples.samples):
@@ -121,7 +121,7 @@ def _torus(samples: OwnSamples, axis: int) -> OwnSamples:
     return replace(samples, period=tuple(period))
 
 
-def _require_closing(samples: OwnSamples, axis: int) -> None:
+def _require_closing(samples: UserSamples, axis: int) -> None:
     """Refuse an axis whose ends are no neighbours: the cells between them would be folded."""
     for sample in _meshes(samples):
         ring = np.concatenate((sample.coords, _line(sample.coords, axis, 0)), axis)
@@ -133,11 +133,11 @@ def _require_closing(samples: OwnSamples, axis: int) -> None:
             )
 
 
-def _meshes(samples: OwnSamples) -> list[OwnSample]:
+def _meshes(samples: UserSamples) -> list[UserSample]:
     return samples.samples[:1] if samples.has_shared_coords else samples.samples
 
 
-def _num_axes(samples: OwnSamples) -> int:
+def _num_axes(samples: UserSamples) -> int:
     """Axes of the mesh; a cloud has none."""
     return 0 if geometry_of(samples) == "cloud" else len(samples.samples[0].mesh)
 
@@ -154,13 +154,13 @@ def _coincide(array: np.ndarray, axis: int) -> bool:
     return not (apart > TOLERANCE * size).any()
 
 
-def _repeats_nodes(sample: OwnSample, axis: int) -> bool:
+def _repeats_nodes(sample: UserSample, axis: int) -> bool:
     """Whether the last line of nodes lies on the first."""
     nodes = sample.coords - sample.coords.reshape(-1, sample.coords.shape[-1]).mean(0)
     return _coincide(nodes, axis)
 
 
-def _differing(samples: OwnSamples, sample: OwnSample, axis: int) -> str | None:
+def _differing(samples: UserSamples, sample: UserSample, axis: int) -> str | None:
     """The first channel whose values differ between first and last line."""
     num_axes = len(sample.mesh)
     fields = [(f"input {n}", sample.inputs[..., c]) for c, n in enumerate(samples.inputs)]
@@ -172,6 +172,6 @@ def _differing(samples: OwnSamples, sample: OwnSample, axis: int) -> str | None:
     return None
 
 
-def _step(sample: OwnSample, axis: int) -> float:
+def _step(sample: UserSample, axis: int) -> float:
     along = np.diff(sample.coords[..., axis].astype(np.float64), axis=axis)
     return abs(float(along.mean()))

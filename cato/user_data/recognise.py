@@ -14,10 +14,10 @@ from cato.data.arrays import is_uniform
 from cato.data.dataset import Dataset
 from cato.errors import InputError
 from cato.problem import MIN_NODES, Geometry, Problem
-from cato.user_data.samples import OwnSample, OwnSamples
+from cato.user_data.samples import UserSample, UserSamples
 
 
-def recognise(samples: OwnSamples) -> Problem:
+def recognise(samples: UserSamples) -> Problem:
     """The problem that the samples are of; its shape is that of the largest cloud."""
     geometry = geometry_of(samples)
     shape = samples.samples[0].mesh
@@ -40,7 +40,7 @@ def recognise(samples: OwnSamples) -> Problem:
     )
 
 
-def geometry_of(samples: OwnSamples) -> Geometry:
+def geometry_of(samples: UserSamples) -> Geometry:
     """Grid, mesh or cloud."""
     first = samples.samples[0]
     shapes = {sample.mesh for sample in samples.samples}
@@ -60,7 +60,9 @@ def _is_monotone(coords: np.ndarray) -> bool:
     return bool((steps > 0).all() or (steps < 0).all())
 
 
-def dataset_of(samples: OwnSamples, problem: Problem, indices: Sequence[int], what: str) -> Dataset:
+def dataset_of(
+    samples: UserSamples, problem: Problem, indices: Sequence[int], what: str
+) -> Dataset:
     """The data set of some samples."""
     chosen = [samples.samples[i] for i in indices]
     targets = [_targets(sample) for sample in chosen]
@@ -71,13 +73,13 @@ def dataset_of(samples: OwnSamples, problem: Problem, indices: Sequence[int], wh
     return Dataset.from_arrays(problem, coords, inputs, np.stack(targets), what=what)
 
 
-def _targets(sample: OwnSample) -> np.ndarray:
+def _targets(sample: UserSample) -> np.ndarray:
     if sample.targets is None:
         raise InputError(f"{sample.origin} has no targets")
     return sample.targets
 
 
-def _clouds(chosen: list[OwnSample], problem: Problem, what: str, is_shared: bool) -> Dataset:
+def _clouds(chosen: list[UserSample], problem: Problem, what: str, is_shared: bool) -> Dataset:
     """Padded to one size, with a mask where they differ."""
     sizes = np.array([prod(sample.mesh) for sample in chosen])
     num_nodes = problem.num_nodes

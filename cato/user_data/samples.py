@@ -50,7 +50,7 @@ def sharing_equal_meshes(samples: list[RawSample]) -> list[RawSample]:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnSample:
+class UserSample:
     """One sample, float32, without padding.
 
     Attributes:
@@ -76,7 +76,7 @@ class OwnSample:
 
 
 @dataclass(frozen=True, eq=False)
-class OwnSamples:
+class UserSamples:
     """The samples of a path, and what their channels mean.
 
     Attributes:
@@ -92,7 +92,7 @@ class OwnSamples:
     """
 
     path: Path
-    samples: list[OwnSample]
+    samples: list[UserSample]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     time: TimeProtocol = "steady"

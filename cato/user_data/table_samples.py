@@ -7,17 +7,17 @@ import numpy as np
 
 from cato.benchmarks.contract import SPLITS
 from cato.errors import InputError
-from cato.user_data.axes import ArrayFile, Placed, Wanted, place
+from cato.user_data.axes import ArrayFile, MeshMatch, ReadRequest, place
 from cato.user_data.samples import RawSample, RawSamples, sharing_equal_meshes
 from cato.user_data.shapes import Shape, read_shape
 
 
-def table_samples(file: ArrayFile, wanted: Wanted) -> RawSamples:
+def table_samples(file: ArrayFile, request: ReadRequest) -> RawSamples:
     """The samples of one file, samples first, or in the groups train, validation and test."""
     groups = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
     if not groups:
-        return _samples(file, wanted)
-    parts = {name: _samples(file.group(name), wanted) for name in groups}
+        return _samples(file, request)
+    parts = {name: _samples(file.group(name), request) for name in groups}
     samples = [
         replace(sample, split=name, origin=f"{sample.origin} of {name}")
         for name, part in parts.items()
@@ -26,27 +26,30 @@ def table_samples(file: ArrayFile, wanted: Wanted) -> RawSamples:
     return RawSamples(sharing_equal_meshes(samples), parts[groups[0]].labels)
 
 
-def single_sample(file: ArrayFile, wanted: Wanted) -> RawSamples:
+def single_sample(file: ArrayFile, request: ReadRequest) -> RawSamples:
     """The one sample of a file whose arrays have no axis of samples."""
-    naming = wanted.naming.within(file.shapes, wanted.truth)
+    naming = request.naming.within(file.shapes, request.truth)
     fields = {n.field: file.numbers(n.field) for n in (*naming.inputs, *naming.targets)}
-    placed = place(file, wanted, naming, fields, has_samples=False)
-    sample = RawSample(str(file.path), placed.coords, fields)
+    match = place(file, request, naming, fields, has_samples=False)
+    sample = RawSample(str(file.path), match.coords, fields)
     return RawSamples([sample], _labels(file))
 
 
-def _samples(file: ArrayFile, wanted: Wanted) -> RawSamples:
-    naming = wanted.naming.within(file.shapes, wanted.truth)
+def _samples(file: ArrayFile, request: ReadRequest) -> RawSamples:
+    naming = request.naming.within(file.shapes, request.truth)
     fields = {n.field: file.numbers(n.field) for n in (*naming.inputs, *naming.targets)}
-    placed = place(file, wanted, naming, fields, has_samples=True)
-    count, mesh = placed.num_samples, placed.mesh
-    is_own = {n: _has_samples(file.path, n, a.shape, placed) for n, a in fields.items()}
+    match = place(file, request, naming, fields, has_samples=True)
+    count, mesh = match.num_samples, match.mesh
+    is_per_sample = {n: _has_samples(file.path, n, a.shape, match) for n, a in fields.items()}
     keep, splits = _keep(file, count, mesh), _splits(file, count)
     samples = [
         RawSample(
             f"{file.path}, sample {i}",
-            placed.coords[i] if placed.is_own else placed.coords,
-            {name: array[i, ...] if is_own[name] else array for name, array in fields.items()},
+            match.coords[i] if match.is_per_sample else match.coords,
+            {
+                name: array[i, ...] if is_per_sample[name] else array
+                for name, array in fields.items()
+            },
             None if keep is None else keep[i],
             splits[i],
         )
@@ -55,9 +58,9 @@ def _samples(file: ArrayFile, wanted: Wanted) -> RawSamples:
     return RawSamples(samples, _labels(file))
 
 
-def _has_samples(path: Path, name: str, shape: Shape, placed: Placed) -> bool:
+def _has_samples(path: Path, name: str, shape: Shape, match: MeshMatch) -> bool:
     """Whether each sample has its own values of a field."""
-    count, mesh = placed.num_samples, placed.mesh
+    count, mesh = match.num_samples, match.mesh
     own = read_shape(shape[1:], mesh) if shape[:1] == (count,) else None
     is_shared = shape[: len(mesh)] == mesh and len(shape) - len(mesh) in (0, 1)
     if own is not None and is_shared and not own.is_nodal:

@@ -16,20 +16,20 @@ import numpy as np
 
 from cato.errors import InputError
 from cato.files import atomic_write
-from cato.user_data.axes import Wanted
-from cato.user_data.parse_errors import reading
+from cato.user_data.axes import ReadRequest
+from cato.user_data.parse_errors import parse_errors
 from cato.user_data.samples import RawSample
 
 SUFFIXES = (".vts", ".vtu", ".vtk", ".vtr", ".vti", ".vtp")
 
 
-def read_vtk(path: Path, wanted: Wanted) -> RawSample:
+def read_vtk(path: Path, request: ReadRequest) -> RawSample:
     """The sample of one file; coordinates have three components."""
     file = _open(path)
     dimensions = _dimensions(file)
     fields = {str(name): np.asarray(array) for name, array in file.field_data.items()}
     fields |= {str(name): np.asarray(array) for name, array in file.point_data.items()}
-    naming = wanted.naming.within(fields, wanted.truth)
+    naming = request.naming.within(fields, request.truth)
     nodal = set(map(str, file.point_data.keys()))
     needed = {}
     for name in (n.field for n in (*naming.inputs, *naming.targets)):
@@ -102,7 +102,7 @@ def _missing(path: Path, name: str, nodal: set[str], file: Any) -> str:
 
 def _open(path: Path) -> Any:
     pyvista = _pyvista()
-    with reading(path, "VTK"), _quiet():
+    with parse_errors(path, "VTK"), _quiet():
         file = pyvista.read(path)
     if not getattr(file, "n_points", 0) or not hasattr(file, "point_data"):
         raise InputError(f"{path} cannot be read as VTK: it holds no points")

@@ -13,7 +13,7 @@ from cato.user_data.arrays import save_arrays
 from cato.user_data.naming import Naming
 from cato.user_data.periodic import with_repeated_lines
 from cato.user_data.read import ARRAYS, SUFFIXES, files_of
-from cato.user_data.samples import OwnSample, OwnSamples
+from cato.user_data.samples import UserSample, UserSamples
 
 Fields = Mapping[str, Sequence[np.ndarray]]
 """For each sample an array (*mesh, C) or (T, *mesh, C), or one number."""
@@ -47,7 +47,7 @@ def require_writable(source: Path, target: Path, num_frames: int) -> None:
         raise InputError(f"{target} should end in {allowed}, as {source} is written back")
 
 
-def write_predictions(target: Path, naming: Naming, samples: OwnSamples, fields: Fields) -> None:
+def write_predictions(target: Path, naming: Naming, samples: UserSamples, fields: Fields) -> None:
     """Write fields of all samples; a kill leaves nothing under the name of `target`."""
     source = samples.path
     if source.is_dir():
@@ -61,7 +61,7 @@ def write_predictions(target: Path, naming: Naming, samples: OwnSamples, fields:
 
 
 def _write_folder(
-    source: Path, target: Path, naming: Naming, samples: OwnSamples, fields: Fields
+    source: Path, target: Path, naming: Naming, samples: UserSamples, fields: Fields
 ) -> None:
     """A file per sample, under a temporary name until all are there."""
     temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
@@ -97,7 +97,7 @@ def _write_file(
 
 
 def _of_sample(
-    naming: Naming, samples: OwnSamples, fields: Fields, index: int
+    naming: Naming, samples: UserSamples, fields: Fields, index: int
 ) -> dict[str, np.ndarray]:
     sample = samples.samples[index]
     return {
@@ -106,7 +106,7 @@ def _of_sample(
     }
 
 
-def _table(naming: Naming, samples: OwnSamples, fields: Fields) -> dict[str, np.ndarray]:
+def _table(naming: Naming, samples: UserSamples, fields: Fields) -> dict[str, np.ndarray]:
     """Arrays with samples first."""
     stacked = {}
     for name, arrays in fields.items():
@@ -116,7 +116,7 @@ def _table(naming: Naming, samples: OwnSamples, fields: Fields) -> dict[str, np.
     return stacked | ({"mask": np.stack(keep)} if keep else {})
 
 
-def _coords(samples: OwnSamples) -> np.ndarray:
+def _coords(samples: UserSamples) -> np.ndarray:
     first = samples.samples[0]
     if samples.has_shared_coords and first.keep is None:
         return _whole(samples, first, first.coords)
@@ -129,7 +129,7 @@ def _plain(naming: Naming, array: np.ndarray) -> np.ndarray:
     return array[..., 0] if is_single and not naming.is_layout else array
 
 
-def _whole(samples: OwnSamples, sample: OwnSample, array: np.ndarray) -> np.ndarray:
+def _whole(samples: UserSamples, sample: UserSample, array: np.ndarray) -> np.ndarray:
     """Values at all nodes that the file has: padding of clouds is NaN, repeated lines repeat."""
     if not np.ndim(array):
         return array

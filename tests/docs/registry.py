@@ -47,7 +47,7 @@ COVERED = {
 }
 """Commands, as patterns, that another test runs: on several processes, over HTTP, for longer."""
 COVERED_PAGES: Mapping[str, str] = {
-    "docs/own-data.md": "tests/user_data/test_own_page.py::test_worked_example",
+    "docs/user-data.md": "tests/user_data/test_user_page.py::test_worked_example",
 }
 """Pages that a test of their own runs, block by block."""
 

@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from cato.data.arrays import is_uniform
 from cato.errors import InputError
-from cato.user_data.axes import Wanted
+from cato.user_data.axes import ReadRequest
 from cato.user_data.cells import num_folded_cells
 from cato.user_data.naming import Naming
+from cato.user_data.open import split_indices
 from cato.user_data.read import read_samples
 from cato.user_data.recognise import dataset_of, recognise
-from cato.user_data.samples import OwnSample, OwnSamples
+from cato.user_data.samples import UserSample, UserSamples
 from cato.user_data.shapes import Reading, nodal, read_shape
-from cato.user_data.splits import split_indices
 
 sizes = st.integers(3, 6)
 meshes = st.lists(sizes, min_size=1, max_size=3).map(tuple)
@@ -25,7 +25,7 @@ meshes = st.lists(sizes, min_size=1, max_size=3).map(tuple)
 def samples_of(tmp_path, naming=None, truth=True, known=None, **arrays):
     path = tmp_path / "data.npz"
     np.savez(path, **arrays)
-    return read_samples(path, Wanted(naming or Naming(), truth, coords=known))
+    return read_samples(path, ReadRequest(naming or Naming(), truth, coords=known))
 
 
 def tensor_grid(mesh, start, step):
@@ -150,7 +150,7 @@ def test_nodes_for_all_samples_without_targets(tmp_path):
 def test_a_folder_of_single_scalars_without_targets(tmp_path):
     for i in range(3):
         np.savez(tmp_path / f"{i}.npz", coords=np.ones((9, 2)), scalars=float(i))
-    samples = read_samples(tmp_path, Wanted(Naming(), truth=False))
+    samples = read_samples(tmp_path, ReadRequest(Naming(), truth=False))
     assert [sample.inputs.mean() for sample in samples.samples] == [0, 1, 2]
 
 
@@ -236,8 +236,8 @@ def test_rollouts_of_several_fields_keep_frames_together(tmp_path):
 @given(st.integers(3, 60), st.integers(0, 5))
 def test_drawn_splits_cover_everything_once(count, seed):
     nodes = np.zeros((3, 2), np.float32)
-    one = OwnSample("somewhere", nodes, nodes, nodes)
-    samples = OwnSamples(Path("data.npz"), [one] * count, ("a", "b"), ("c", "d"))
+    one = UserSample("somewhere", nodes, nodes, nodes)
+    samples = UserSamples(Path("data.npz"), [one] * count, ("a", "b"), ("c", "d"))
     splits = split_indices(samples, seed)
     assert sorted(i for part in splits.values() for i in part) == list(range(count))
     assert min(map(len, splits.values())) >= 1

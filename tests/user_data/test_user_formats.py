@@ -9,7 +9,7 @@ import pyvista
 import scipy.io
 import xarray
 
-from cato.user_data.axes import Wanted
+from cato.user_data.axes import ReadRequest
 from cato.user_data.naming import Name, Naming
 from cato.user_data.read import fingerprint, read_samples
 from cato.user_data.recognise import recognise
@@ -49,7 +49,7 @@ def write_matlab_73(path: Path, arrays) -> Path:
 
 
 def assert_read(path: Path, arrays, naming: Naming = NAMED) -> None:
-    samples = read_samples(path, Wanted(naming))
+    samples = read_samples(path, ReadRequest(naming))
     assert len(samples) == S
     for i, sample in enumerate(samples.samples):
         expected = np.stack((arrays["x"], arrays["y"]), axis=-1)
@@ -104,7 +104,7 @@ def test_netcdf_axes_go_by_their_names(order, arrays, tmp_path):
         coords={"x_": grid[0], "y_": grid[1]},
     )
     data.to_netcdf(tmp_path / "plate.nc", engine="h5netcdf")
-    samples = read_samples(tmp_path / "plate.nc", Wanted(Naming.parse("x_,y_", "k", "p")))
+    samples = read_samples(tmp_path / "plate.nc", ReadRequest(Naming.parse("x_,y_", "k", "p")))
     assert recognise(samples).geometry == "grid"
     for i, sample in enumerate(samples.samples):
         np.testing.assert_allclose(sample.coords[:, 0, 0], grid[0], rtol=1e-6)
@@ -124,7 +124,7 @@ def test_netcdf_with_curved_coordinates_and_time(arrays, tmp_path):
         }
     )
     data.to_netcdf(tmp_path / "flow.nc", engine="h5netcdf")
-    samples = read_samples(tmp_path / "flow.nc", Wanted(Naming.parse("x,y", "u[:1]", "u[1:]")))
+    samples = read_samples(tmp_path / "flow.nc", ReadRequest(Naming.parse("x,y", "u[:1]", "u[1:]")))
     assert (samples.time, samples.num_frames, samples.inputs) == ("rollout", 2, ("u[0]",))
     np.testing.assert_allclose(samples.samples[2].targets[..., 0], u[2, 1:], rtol=1e-6)
     np.testing.assert_allclose(samples.samples[2].coords[..., 1], arrays["y"], rtol=1e-6)
@@ -135,7 +135,7 @@ def test_netcdf_coordinates_of_which_one_depends_on_the_sample(arrays, tmp_path)
     dims = ("sample", "i", "j")
     data = {"x": (dims, x), "y": (dims[1:], arrays["y"]), "p": (dims, arrays["p"])}
     xarray.Dataset(data).to_netcdf(tmp_path / "plate.nc", engine="h5netcdf")
-    samples = read_samples(tmp_path / "plate.nc", Wanted(Naming.parse("x,y", "", "p")))
+    samples = read_samples(tmp_path / "plate.nc", ReadRequest(Naming.parse("x,y", "", "p")))
     for i, sample in enumerate(samples.samples):
         np.testing.assert_allclose(sample.coords[..., 0], x[i], rtol=1e-6)
         np.testing.assert_allclose(sample.coords[..., 1], arrays["y"], rtol=1e-6)
@@ -146,7 +146,7 @@ def test_netcdf_with_as_many_samples_as_rows(arrays, tmp_path):
     data = {name: (("i", "j"), arrays[name]) for name in ("x", "y")}
     data["p"] = (("case", "i", "j"), np.stack([arrays["p"][0]] * H))
     xarray.Dataset(data).to_netcdf(tmp_path / "plate.nc", engine="h5netcdf")
-    samples = read_samples(tmp_path / "plate.nc", Wanted(Naming.parse("x,y", "", "p")))
+    samples = read_samples(tmp_path / "plate.nc", ReadRequest(Naming.parse("x,y", "", "p")))
     assert (len(samples), samples.samples[0].mesh, samples.time) == (H, (H, W), "steady")
 
 
@@ -171,7 +171,7 @@ def test_uniform_vtk_is_a_grid_with_x_first(tmp_path):
         image = pyvista.ImageData(dimensions=(5, 4, 3), spacing=(0.1, 0.2, 0.3))
         image["p"] = image.points[:, 0] + 10 * image.points[:, 1] + 100 * image.points[:, 2] + i
         image.save(tmp_path / f"{i}.vti")
-    samples = read_samples(tmp_path, Wanted(Naming.parse("", "", "p")))
+    samples = read_samples(tmp_path, ReadRequest(Naming.parse("", "", "p")))
     problem = recognise(samples)
     assert (problem.geometry, problem.shape, problem.inputs) == ("grid", (5, 4, 3), ())
     sample = samples.samples[1]
@@ -187,7 +187,7 @@ def test_unstructured_vtk_is_a_cloud_with_vectors_and_scalars(ending, tmp_path):
         mesh["U"] = mesh.points * (i + 1)
         mesh.field_data["speed"] = [float(i)]
         mesh.save(tmp_path / f"case{i}{ending}")
-    samples = read_samples(tmp_path, Wanted(Naming.parse("", "speed", "U")))
+    samples = read_samples(tmp_path, ReadRequest(Naming.parse("", "speed", "U")))
     problem = recognise(samples)
     assert (problem.geometry, problem.shape, problem.dimension) == ("cloud", (22,), 3)
     assert problem.outputs == ("U_1", "U_2", "U_3")
@@ -203,7 +203,7 @@ def test_hdf5_groups_are_splits_and_share_what_is_at_the_root(tmp_path, arrays):
         for name, part in (("train", slice(0, 2)), ("validation", slice(2, 3)), ("test", [3])):
             file[f"{name}/inputs"] = arrays["k"][part][..., None]
             file[f"{name}/targets"] = arrays["p"][part][..., None]
-    samples = read_samples(tmp_path / "plate.h5", Wanted(LAYOUT))
+    samples = read_samples(tmp_path / "plate.h5", ReadRequest(LAYOUT))
     assert [s.split for s in samples.samples] == ["train", "train", "validation", "test"]
     assert samples.samples[3].origin.endswith("plate.h5, sample 0 of test")
     assert samples.has_shared_coords
@@ -219,7 +219,7 @@ def test_names_of_channels_and_scalars(tmp_path):
         file["targets"] = rng.random((3, 4, 5, 2))
         file["input_names"], file["target_names"] = ["load", "thickness"], ["w", "stress"]
         file["scalar_names"] = ["alpha", "Re"]
-    samples = read_samples(tmp_path / "a.h5", Wanted(LAYOUT))
+    samples = read_samples(tmp_path / "a.h5", ReadRequest(LAYOUT))
     assert samples.inputs == ("load", "thickness", "alpha", "Re")
     assert samples.outputs == ("w", "stress")
     assert (samples.samples[2].inputs[..., 2:] == [4, 5]).all()

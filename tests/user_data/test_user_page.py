@@ -1,4 +1,4 @@
-"""The worked examples of docs/own-data.md run as they stand, with a tiny model and one epoch."""
+"""The worked examples of docs/user-data.md run as they stand, with a tiny model and one epoch."""
 
 import re
 import shlex
@@ -11,7 +11,7 @@ import xarray
 
 from cato.cli import main
 
-PAGE = Path(__file__).parents[2] / "docs" / "own-data.md"
+PAGE = Path(__file__).parents[2] / "docs" / "user-data.md"
 TINY = ["--scale", "smoke", "--train.epochs", "1", "--train.accelerator", "cpu"]
 TINY += ["--model.width", "8", "--model.depth", "1"]
 SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)

@@ -1,6 +1,6 @@
 """Learn an operator from your own NumPy arrays, on a distorted mesh, with a plain PyTorch loop.
 
-    python examples/own_arrays.py
+    python examples/user_arrays.py
 
 The arrays here are samples of −Δu = f on a square, u = 0 on its boundary, in closed form: random
 sine series, evaluated at the nodes of a mesh whose lines are curved. Put your own in their place.

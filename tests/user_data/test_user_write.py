@@ -62,13 +62,13 @@ import resource, sys
 from pathlib import Path
 from cato.user_data.naming import Naming
 from cato.user_data.read import read_samples
-from cato.user_data.axes import Wanted
+from cato.user_data.axes import ReadRequest
 from cato.user_data.write import write_predictions
 from cato.errors import InputError
 
 for source in map(Path, sys.argv[1:]):
     naming = Naming.parse("" if source.suffix.startswith(".vt") else "x,y", "", "p")
-    samples = read_samples(source, Wanted(naming))
+    samples = read_samples(source, ReadRequest(naming))
     resource.setrlimit(resource.RLIMIT_FSIZE, (10**4, resource.RLIM_INFINITY))
     fields = {"p_predicted": [sample.targets for sample in samples.samples]}
     try:

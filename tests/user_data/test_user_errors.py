@@ -8,11 +8,11 @@ import xarray
 
 from cato.errors import InputError
 from cato.user_data.arrays import save_arrays
-from cato.user_data.axes import Wanted
+from cato.user_data.axes import ReadRequest
 from cato.user_data.inspect import inspect_samples
 from cato.user_data.naming import Naming
+from cato.user_data.open import open_user_data, split_indices
 from cato.user_data.read import read_samples
-from cato.user_data.splits import own_splits, split_indices
 
 S, H, W = 12, 4, 5
 GRID = np.stack(np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij"), axis=-1)
@@ -37,7 +37,7 @@ def spoilt(array, index, value):
 
 def refused(path, naming=None):
     with pytest.raises(InputError) as error:
-        own_splits(path, naming or Naming())
+        open_user_data(path, naming or Naming())
     message = str(error.value)
     assert "\n" not in message
     return message
@@ -85,7 +85,9 @@ def test_wrong_arrays(changes, words, tmp_path):
 def test_a_scalar_without_samples(tmp_path):
     np.savez(tmp_path / "data.npz", x=np.arange(9.0), speed=3.0)
     with pytest.raises(InputError, match=r"'speed': \(\).* or scalars \(samples, values\)"):
-        read_samples(tmp_path / "data.npz", Wanted(Naming.parse("x", "speed", "p"), truth=False))
+        read_samples(
+            tmp_path / "data.npz", ReadRequest(Naming.parse("x", "speed", "p"), truth=False)
+        )
 
 
 def test_too_few_samples(tmp_path):
@@ -114,7 +116,7 @@ def test_damaged_bytes(ending, tmp_path):
     else:
         save_arrays(path, arrays)
     naming = Naming.parse("x,y", "", "p")
-    read_samples(path, Wanted(naming))
+    read_samples(path, ReadRequest(naming))
     whole = path.read_bytes()
     start, stop = len(whole) // 2, len(whole) * 3 // 4
     noise = np.random.default_rng(0).bytes(stop - start)
@@ -124,7 +126,7 @@ def test_damaged_bytes(ending, tmp_path):
 
 def test_paths(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
-        read_samples(tmp_path / "no.h5", Wanted(Naming()))
+        read_samples(tmp_path / "no.h5", ReadRequest(Naming()))
     (tmp_path / "data.csv").write_text("1,2")
     assert "no known format" in refused(tmp_path / "data.csv")
     (tmp_path / "empty").mkdir()
@@ -189,7 +191,7 @@ def test_netcdf_dimensions(tmp_path):
 def test_changed_data_are_refused(tmp_path):
     np.savez(tmp_path / "data.npz", **good())
     with pytest.raises(InputError, match="has changed"):
-        own_splits(tmp_path / "data.npz", Naming(), expected="0" * 16)
+        open_user_data(tmp_path / "data.npz", Naming(), expected_fingerprint="0" * 16)
 
 
 # -- what inspection tells ------------------------------------------------------------------------
@@ -197,7 +199,7 @@ def test_changed_data_are_refused(tmp_path):
 
 def inspected(tmp_path, **changes):
     np.savez(tmp_path / "data.npz", **good(**changes))
-    samples = read_samples(tmp_path / "data.npz", Wanted(Naming()))
+    samples = read_samples(tmp_path / "data.npz", ReadRequest(Naming()))
     return inspect_samples(samples, split_indices(samples, 0))
 
 

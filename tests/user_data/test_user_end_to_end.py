@@ -1,5 +1,6 @@
 """From a file to a report and back, for each geometry: inspect, train, evaluate, predict."""
 
+import functools
 import json
 import os
 import shlex
@@ -18,6 +19,7 @@ import xarray
 
 from cato.cli import main
 from cato.runs.folder import open_run
+from cato.user_data import read
 
 COUNTS = {"train": 20, "validation": 10, "test": 10}
 S = sum(COUNTS.values())
@@ -151,6 +153,17 @@ def test_the_whole_way(case, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["evaluate", str(run)])
     assert "gone; put them back" in capsys.readouterr().err
+
+
+def test_a_training_hashes_and_reads_its_file_once(tmp_path, monkeypatch):
+    path, names, _ = mesh(tmp_path, np.random.default_rng(0))
+    calls = []
+    for name in ("digest", "assemble"):
+        original = getattr(read, name)
+        counted = functools.partial(lambda f, n, *a: (calls.append(n), f(*a))[1], original, name)
+        monkeypatch.setattr(read, name, counted)
+    main(["train", str(path), *names, *TINY, "--out", str(tmp_path / "run")])
+    assert sorted(calls) == ["assemble", "digest"]
 
 
 def test_errors_and_bands_at_the_nodes(tmp_path, capsys):

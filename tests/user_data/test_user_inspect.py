@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from cato.errors import InputError
-from cato.user_data.axes import Wanted
+from cato.user_data.axes import ReadRequest
 from cato.user_data.inspect import inspect_samples
 from cato.user_data.naming import Naming
+from cato.user_data.open import open_user_data, split_indices
 from cato.user_data.read import read_samples
-from cato.user_data.splits import own_splits, split_indices
 
 S, T, H, W = 12, 3, 4, 5
 
@@ -22,7 +22,7 @@ def test_a_start_from_rest_is_found_and_left_out_by_the_advice(tmp_path):
     path = tmp_path / "waves.npz"
     np.savez(path, xy=grid, k=rng.random((S, H, W)), u=u)
     naming = Naming.parse("xy", "k", "u")
-    samples = read_samples(path, Wanted(naming))
+    samples = read_samples(path, ReadRequest(naming))
     found = inspect_samples(samples, split_indices(samples, 0)).findings
     frame, whole = (finding for finding in found if finding.stops)
     assert "frame 0 of the targets is zero everywhere" in frame.what
@@ -31,7 +31,7 @@ def test_a_start_from_rest_is_found_and_left_out_by_the_advice(tmp_path):
     assert "the targets are zero everywhere" in whole.what
     assert whole.samples == (7,)
     with pytest.raises(InputError, match="sample 0: frame 0 of the targets is zero"):
-        own_splits(path, naming)
+        open_user_data(path, naming)
     u[7] = 1
     np.savez(path, xy=grid, k=rng.random((S, H, W)), u=u)
-    assert own_splits(path, Naming.parse("xy", "k", "u[1:]")).problem.num_steps == T - 1
+    assert open_user_data(path, Naming.parse("xy", "k", "u[1:]")).problem.num_steps == T - 1
