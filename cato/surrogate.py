@@ -10,7 +10,6 @@ from torch import Tensor, nn
 
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
-from cato.models.cato.chart import Chart
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
 
@@ -103,10 +102,9 @@ class Surrogate(nn.Module):
         return self.model.problem
 
     @property
-    def chart(self) -> Chart | None:
-        """The chart of the model, where it has one."""
-        chart: Chart | None = getattr(self.model, "chart", None)
-        return None if chart is None or chart.kind == "none" else chart
+    def chart_kind(self) -> str | None:
+        """How the chart of the model is obtained; None for models without a chart."""
+        return self.model.chart_kind
 
     def forward(
         self,
@@ -152,8 +150,8 @@ class Surrogate(nn.Module):
 
     @torch.no_grad()
     def charted(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"] | None:
-        """Where the chart of the model has the nodes; None for models without one."""
-        return None if self.chart is None else self.chart(self.normaliser.encode_coords(coords))
+        """Chart coordinates of the nodes; None for models without a chart."""
+        return self.model.chart_coords(self.normaliser.encode_coords(coords))
 
     @torch.no_grad()
     def predict(self, inputs: Array, coords: Array | None = None, batch_size: int = 16) -> Array:

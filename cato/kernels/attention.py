@@ -36,7 +36,7 @@ SMALLEST_SHARE = 100_000
 def kernels() -> Any:
     """The module of compiled kernels, or None where Numba does not work."""
     try:
-        from cato.kernels import attention_loops as cpu_kernels
+        from cato.kernels import attention_loops
     except ImportError as error:
         warnings.warn(
             f"Numba cannot be imported ({error}); attention falls back to PyTorch's operations, "
@@ -44,7 +44,7 @@ def kernels() -> Any:
             stacklevel=2,
         )
         return None
-    return cpu_kernels
+    return attention_loops
 
 
 def supported(tensor: Tensor) -> bool:
@@ -61,6 +61,16 @@ def supported(tensor: Tensor) -> bool:
         or is_in_torch_dispatch_mode()
     )
     return plain and not watched and not torch.is_autocast_enabled("cpu") and kernels() is not None
+
+
+def compiled_on_cpu(plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """Attention in PyTorch's operations, replaced by `axial_attention` where that is supported."""
+
+    @functools.wraps(plain)
+    def attention(qkv: Tensor, *arguments: Any) -> Tensor:
+        return (axial_attention if supported(qkv) else plain)(qkv, *arguments)
+
+    return attention
 
 
 def axial_attention(

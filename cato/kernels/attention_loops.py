@@ -1,4 +1,4 @@
-"""Compiled attention along the lines of one mesh axis; called by `cpu_attention`.
+"""Compiled attention along the lines of one mesh axis; called by `cato.kernels.attention`.
 
 All heads of one line fit into a cache: rotated queries and keys, values, and for a block of queries
 their scores. What is left are small matrix products and one exponential per score:

@@ -1,8 +1,8 @@
-"""The one contract that every model of the library keeps.
+"""The contract of all models.
 
 A model maps node coordinates (B, N, D) and input features (B, N, C_in) to outputs (B, N, C_out). A
-grid model views N as H × W inside, row-major. Values are normalised; physical values are the
-business of `cato.surrogate.Surrogate`.
+grid model views N as H × W inside, row-major. Values are normalised; `cato.surrogate.Surrogate`
+converts from and to physical units.
 """
 
 from abc import ABC, abstractmethod
@@ -14,44 +14,62 @@ from torch import Tensor, nn
 from cato.errors import InputError
 from cato.problem import Problem
 
+Coords = Float[Tensor, "B N D"]
+Features = Float[Tensor, "B N C_in"]
+Times = Float[Tensor, " B"] | None
+Mask = Bool[Tensor, "B N"] | None
+"""Clouds only: False marks padding."""
+
 
 class Prediction(NamedTuple):
-    """What a model returns."""
+    """Output of a model."""
 
     values: Float[Tensor, "B N C_out"]
     flux: Float[Tensor, "B N C_out D"] | None = None
-    """Auxiliary estimate of the gradient of `values`, where the model has a flux head."""
+    """Auxiliary estimate of the gradient of `values`, if the model has a flux head."""
 
 
 class Operator(nn.Module, ABC):
-    """A neural operator.
+    """A neural operator, and everything that the rest of the library may ask of it.
 
     Attributes:
-        config: Its settings, an instance of the config dataclass beside the class.
-        problem: The problem it was built for; sizes of later calls may differ in `shape` only.
+        config: Its settings, an instance of the config dataclass next to the class.
+        problem: The problem it was built for; later calls may differ from it in `shape` only.
+        blocks: Layers that FSDP shards one by one; empty if the model is sharded as a whole.
+        flux_head: The layer that reads out the flux, or None. Training freezes it if no loss term
+            uses it.
+        chart: Maps coordinates to the latent coordinates in which the model measures distance; None
+            for models without a chart.
+        chart_kind: How the chart is obtained, such as "learned"; None without a chart.
         geometries: The geometries the class can be built for.
         why_not_cloud: Why clouds are not among them, a clause for messages.
         permutation_equivariant: Whether permuting the points of a cloud permutes the outputs.
     """
 
-    geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]]
+    geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]] = ("grid", "mesh", "cloud")
     why_not_cloud: ClassVar[str] = ""
     permutation_equivariant: ClassVar[bool] = True
+    blocks: nn.ModuleList | tuple[()]
+    flux_head: nn.Module | None
+    chart: nn.Module | None
+    chart_kind: str | None
 
     def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__()
         self.config = config
         self.problem = problem
+        self.blocks, self.flux_head = (), None
+        self.chart, self.chart_kind = None, None
 
     @abstractmethod
     def forward(
         self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
+        coords: Coords,
+        features: Features,
         *,
-        time: Float[Tensor, " B"] | None = None,
+        time: Times = None,
         shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
+        mask: Mask = None,
     ) -> Prediction:
         """Apply the operator.
 
@@ -59,28 +77,29 @@ class Operator(nn.Module, ABC):
             coords: Node positions.
             features: Input channels at the nodes; C_in may be 0.
             time: Time in [0, 1] of each sample, for time-conditioned problems.
-            shape: Nodes along each mesh axis where it differs from the problem's.
-            mask: Clouds only: False marks padding, which must not change any other point.
+            shape: Nodes along each mesh axis if it differs from the problem's.
+            mask: Clouds only: False marks padding. It changes no other point; the outputs at
+                padding are undefined.
         """
 
-    def freeze(self) -> None:
-        """Compute what depends on the weights alone once and for all, before an export."""
-
-    def hide_padding(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        mask: Bool[Tensor, "B N"] | None,
-    ) -> tuple[Float[Tensor, "B N D"], Float[Tensor, "B N C_in"]]:
-        """Zeros at the padding of a cloud: whatever is there must not reach a product with zero."""
-        if mask is None:
-            return coords, features
-        if self.problem.geometry != "cloud":
-            raise InputError("a grid or mesh is always whole; masks are for point clouds")
-        padding = ~mask[..., None]
-        return coords.masked_fill(padding, 0), features.masked_fill(padding, 0)
+    def chart_coords(self, coords: Coords) -> Coords | None:
+        """Chart coordinates of the nodes; None for models without a chart."""
+        return None if self.chart is None or self.chart_kind is None else self.chart(coords)
 
     def hidden_matrices(self) -> list[nn.Parameter]:
         """The weight matrices inside the network, which Muon may optimise: those of `blocks`."""
-        named = self.named_parameters()
-        return [p for name, p in named if name.startswith("blocks.") and p.ndim == 2]
+        return [p for block in self.blocks for p in block.parameters() if p.ndim == 2]
+
+    def freeze(self) -> None:
+        """Precompute what depends on the weights only. Called before an export."""
+
+    def hide_padding(
+        self, coords: Coords, features: Features, mask: Mask
+    ) -> tuple[Coords, Features]:
+        """Zeros at the padding of a cloud, so that NaN there cannot reach a product with zero."""
+        if mask is None:
+            return coords, features
+        if self.problem.geometry != "cloud":
+            raise InputError("masks are for point clouds; a grid or mesh has no padding")
+        padding = ~mask[..., None]
+        return coords.masked_fill(padding, 0), features.masked_fill(padding, 0)

@@ -57,7 +57,7 @@ def own_config(data: DataConfig, scale: str = "small", model_name: str | None = 
     batch_size = max(1, min(settings.batch_size, largest))
     frames = None if problem.time == "steady" else 1
     config = replace(config, train=replace(settings, batch_size=batch_size, frames_per_step=frames))
-    if scale == "small" and problem.num_nodes > MANY_NODES and hasattr(config.model, "width"):
+    if scale == "small" and problem.num_nodes > MANY_NODES:
         config = replace(config, model=replace(config.model, width=config.model.width // 2))
     if config.train.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
         note("this PyTorch has no Muon (it came with 2.9): AdamW is used")

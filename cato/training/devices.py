@@ -45,6 +45,6 @@ def _shard(surrogate: Any, mesh: Any) -> nn.Module:
     """Shard every block of the model, then what is left."""
     from torch.distributed.fsdp import fully_shard
 
-    for block in getattr(surrogate.model, "blocks", ()):
+    for block in surrogate.model.blocks:
         fully_shard(block, mesh=mesh["data_parallel"])
     return fully_shard(surrogate, mesh=mesh["data_parallel"])

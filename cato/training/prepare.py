@@ -31,10 +31,9 @@ def prepare(config: RunConfig, train_set: Dataset) -> Prepared:
         if config.loss.needs_scale:
             scale = gradient_rms(train_set.targets, metric, problem.shape, problem.periodic)
     loss = PhysicalLoss(config.loss, problem, scale)
-    flux_head = getattr(model, "flux_head", None)
-    if flux_head is not None and not config.loss.needs_flux:
-        # Nothing would ever reach it, and distributed training waits for every gradient.
-        flux_head.requires_grad_(False)
+    if model.flux_head is not None and not config.loss.needs_flux:
+        # It gets no gradient, and distributed training waits for every gradient.
+        model.flux_head.requires_grad_(False)
     coords = train_set.coords if train_set.coords.ndim == 2 else None
     surrogate = Surrogate(
         model, Normaliser.fit(train_set), scale, coords, has_flux=config.loss.needs_flux

@@ -9,13 +9,12 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
 from cato.data.dataset import Dataset
-from cato.models.cato.chart import ChartKind
 from cato.problem import Problem
 from cato.surrogate import Surrogate
 from cato.viz.fields import draw_mesh, new_figure
 from cato.viz.views import Window, window_of
 
-KINDS: dict[ChartKind, str] = {
+KINDS: dict[str, str] = {
     "learned": "which was trained with the rest of the model",
     "normalised": "each sample's bounding box scaled to [−1, 1]",
     "raw": "the coordinates as the model gets them",
@@ -40,7 +39,7 @@ class Space(NamedTuple):
 def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure | None:
     """The nodes of a sample in the plane and in the chart; None for models without a chart."""
     problem = data.problem
-    if surrogate.chart is None or problem.dimension != 2:
+    if surrogate.chart_kind is None or problem.dimension != 2:
         return None
     batch = data.batch([index])
     # Without padding: the normalised chart looks at all points that it is given.
@@ -51,15 +50,15 @@ def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure 
     physical = "physical points" if problem.geometry == "cloud" else "physical grid"
     spaces = [
         Space(physical, nodes, window_of(problem, nodes), ("x", "y")),
-        Space(f"{surrogate.chart.kind} chart", charted, Window.around(charted)),
+        Space(f"{surrogate.chart_kind} chart", charted, Window.around(charted)),
     ]
     return spaces_figure(problem, spaces)
 
 
 def chart_words(surrogate: Surrogate) -> str:
     """What the chart is, and what CATO on meshes or CATO-PC on clouds uses it for."""
-    assert surrogate.chart is not None
-    kind = surrogate.chart.kind
+    kind = surrogate.chart_kind
+    assert kind is not None
     chart = f"the {kind} chart, {KINDS[kind]}"
     if surrogate.problem.geometry == "cloud":
         return f"Beside the coordinates, the lift and the messages between points see {chart}."

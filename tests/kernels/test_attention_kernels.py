@@ -14,9 +14,7 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from cato.errors import InputError
-from cato.kernels import attention as cpu_attention
-from cato.kernels import attention_loops as cpu_kernels
-from cato.kernels import simd as lanes
+from cato.kernels import attention, attention_loops, simd
 from cato.kernels.attention import axial_attention, supported
 
 
@@ -137,14 +135,14 @@ def test_nodes_of_very_different_magnitude():
 def test_power_of_two():
     @njit
     def powers(x, out):
-        for i in range(0, x.size, lanes.LANES):
-            lanes.store(lanes.exp2(lanes.load(x, (i,), lanes.LANES)), out, (i,), lanes.LANES)
+        for i in range(0, x.size, simd.LANES):
+            simd.store(simd.exp2(simd.load(x, (i,), simd.LANES)), out, (i,), simd.LANES)
 
     x = -np.linspace(0, 100, 2**14, dtype=np.float32)
     out = np.empty_like(x)
     powers(x, out)
     assert np.abs(out / np.exp2(x.astype(np.float64)) - 1).max() < 2e-7
-    special = np.zeros(lanes.LANES, np.float32)
+    special = np.zeros(simd.LANES, np.float32)
     special[:4] = 0.0, -3e38, -np.inf, np.nan
     powers(special, special)
     np.testing.assert_array_equal(special[:4], [1.0, 2.0**-100, 2.0**-100, np.nan])
@@ -160,7 +158,7 @@ def test_nan_stays_on_its_lines():
 
 
 def test_bits_depend_on_neither_threads_nor_run(monkeypatch):
-    monkeypatch.setattr(cpu_attention, "SMALLEST_SHARE", 1)
+    monkeypatch.setattr(attention, "SMALLEST_SHARE", 1)
     qkv, turns = inputs((11, 3, 18), 12, 2)
     once = with_gradients(axial_attention, qkv, turns, 2)
     try:
@@ -174,7 +172,7 @@ def test_bits_depend_on_neither_threads_nor_run(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_threads_after_a_fork(monkeypatch):
-    monkeypatch.setattr(cpu_attention, "SMALLEST_SHARE", 1)
+    monkeypatch.setattr(attention, "SMALLEST_SHARE", 1)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2)
     qkv, turns = inputs((6, 6), 4, 1)
     expected = axial_attention(qkv, turns, 1)
@@ -199,7 +197,7 @@ def test_memory_layout_does_not_matter():
 def test_a_turn_of_another_mesh_is_refused():
     qkv, turns = inputs((5, 7), 4, 2)
     with pytest.raises(RuntimeError, match="expand"):
-        cpu_attention.axial_attention.__wrapped__(qkv, [turns[0], turns[1][:, :4]], 2)
+        attention.axial_attention.__wrapped__(qkv, [turns[0], turns[1][:, :4]], 2)
 
 
 def test_second_derivatives_are_refused():
@@ -227,10 +225,10 @@ def test_supported_where_results_are_wanted_and_not_operations():
 def test_supported_not_without_numba(monkeypatch):
     monkeypatch.setitem(sys.modules, "cato.kernels.attention_loops", None)
     monkeypatch.delattr("cato.kernels.attention_loops")
-    cpu_attention.kernels.cache_clear()
+    attention.kernels.cache_clear()
     with pytest.warns(UserWarning, match="Numba cannot be imported"):
         assert not supported(torch.zeros(3))
-    cpu_attention.kernels.cache_clear()
+    attention.kernels.cache_clear()
 
 
 def test_without_a_writable_folder_code_is_not_kept(monkeypatch):
@@ -239,7 +237,6 @@ def test_without_a_writable_folder_code_is_not_kept(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return njit(**options)
 
-    monkeypatch.setattr(lanes, "njit", read_only)
-    assert (
-        lanes.cached(cpu_kernels.first_node.py_func)(cpu_kernels.Lines(6, 5, 3, 1, 0, 0), 4) == 16
-    )
+    monkeypatch.setattr(simd, "njit", read_only)
+    lines = attention_loops.Lines(6, 5, 3, 1, 0, 0)
+    assert simd.cached(attention_loops.first_node.py_func)(lines, 4) == 16

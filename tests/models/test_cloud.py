@@ -10,7 +10,7 @@ from scipy.spatial import cKDTree
 from torch._dynamo.testing import CompileCounter
 
 from cato.errors import InputError
-from cato.kernels import neighbours as knn
+from cato.kernels import neighbours
 from cato.kernels.neighbours import gather_neighbours, nearest_neighbours
 from cato.models.cato.cloud import CatoPC, CatoPCConfig, LocalOperator
 from cato.problem import Problem
@@ -74,7 +74,7 @@ def test_search_in_pieces_is_the_same_search(monkeypatch):
     torch.manual_seed(0)
     coords, mask = torch.rand(3, 50, 2), torch.rand(3, 50) < 0.2
     whole = nearest_neighbours(coords, 12, (None, None), mask)
-    monkeypatch.setattr(knn, "_MAX_PAIRS", 3 * 50 * 7)
+    monkeypatch.setattr(neighbours, "_MAX_PAIRS", 3 * 50 * 7)
     pieces = nearest_neighbours(coords, 12, (None, None), mask)
     assert all(torch.equal(a, b) for a, b in zip(whole, pieces, strict=True))
 

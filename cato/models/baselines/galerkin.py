@@ -20,7 +20,6 @@ axes that are not periodic; no dropout; zero Dirichlet values are learnt and not
 
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -198,8 +197,6 @@ class SpectralDecoder(nn.Module):
 
 class Galerkin(Operator):
     """Transformer with Galerkin-type attention."""
-
-    geometries: ClassVar = ("grid", "mesh", "cloud")
 
     def __init__(self, config: GalerkinConfig, problem: Problem) -> None:
         super().__init__(config, problem)

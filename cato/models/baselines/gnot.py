@@ -20,7 +20,6 @@ average anyway; embeddings and head have two layers. The attention does not know
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -144,8 +143,6 @@ class GNOTBlock(nn.Module):
 
 class GNOT(Operator):
     """General Neural Operator Transformer."""
-
-    geometries: ClassVar = ("grid", "mesh", "cloud")
 
     def __init__(self, config: GNOTConfig, problem: Problem) -> None:
         super().__init__(config, problem)

@@ -26,7 +26,6 @@ for a domain of that size. The encoding does not close over periodic seams.
 
 from dataclasses import dataclass
 from math import pi
-from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -195,8 +194,6 @@ class Decoder(nn.Module):
 
 class OFormer(Operator):
     """Operator transformer with rotary Galerkin attention."""
-
-    geometries: ClassVar = ("grid", "mesh", "cloud")
 
     def __init__(self, config: OFormerConfig, problem: Problem) -> None:
         super().__init__(config, problem)

@@ -20,7 +20,6 @@ plasticity but Nyström attention elsewhere, which depends on the order of the p
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -165,7 +164,7 @@ class ONOBlock(nn.Module):
 class ONO(Operator):
     """Orthogonal Neural Operator."""
 
-    geometries: ClassVar = ("grid", "mesh", "cloud")
+    blocks: nn.ModuleList
 
     def __init__(self, config: ONOConfig, problem: Problem) -> None:
         super().__init__(config, problem)

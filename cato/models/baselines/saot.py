@@ -218,7 +218,6 @@ class SAOTBlock(nn.Module):
 class SAOT(Operator):
     """Spectral Attention Operator Transformer."""
 
-    geometries: ClassVar = ("grid", "mesh", "cloud")
     permutation_equivariant: ClassVar = False
 
     def __init__(self, config: SAOTConfig, problem: Problem) -> None:

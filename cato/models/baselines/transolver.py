@@ -17,7 +17,7 @@ where the problem has no input function.
 """
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import torch
 from annotated_types import Ge
@@ -95,8 +95,6 @@ class TransolverBlock(nn.Module):
 
 class Transolver(Operator):
     """Transformer with physics attention."""
-
-    geometries: ClassVar = ("grid", "mesh", "cloud")
 
     def __init__(self, config: TransolverConfig, problem: Problem) -> None:
         super().__init__(config, problem)

@@ -137,6 +137,9 @@ class CatoPC(Operator):
     """Charted Axial Transformer Operator for point clouds."""
 
     geometries: ClassVar = ("cloud",)
+    blocks: nn.ModuleList
+    chart: Chart
+    flux_head: nn.Linear
 
     def __init__(self, config: CatoPCConfig, problem: Problem) -> None:
         super().__init__(config, problem)
@@ -144,6 +147,7 @@ class CatoPC(Operator):
         self.num_neighbours = config.neighbours
         self.edge_scale = problem.num_nodes ** (1 / dimension)
         self.chart = Chart(dimension, config.chart, config.chart_hidden)
+        self.chart_kind = None if config.chart == "none" else config.chart
         self.lift = MLP(2 * dimension + problem.num_inputs, width, width)
         self.lift_chart = MLP(dimension, width, width)
         self.time = TimeEmbedding(width) if problem.has_time else None

@@ -66,6 +66,9 @@ class Cato(Operator):
 
     geometries: ClassVar = ("grid", "mesh")
     why_not_cloud: ClassVar = "its attention runs along the axes of a mesh"
+    blocks: nn.ModuleList
+    chart: Chart
+    flux_head: nn.Linear
     omega: Tensor
 
     def __init__(self, config: CatoConfig, problem: Problem) -> None:
@@ -82,6 +85,7 @@ class Cato(Operator):
         self.lift = MLP(problem.dimension + problem.num_inputs, width, width)
         self.time = TimeEmbedding(width) if problem.has_time else None
         self.chart = Chart(problem.dimension, config.chart, config.chart_hidden)
+        self.chart_kind = None if config.chart == "none" else config.chart
         self.blocks = nn.ModuleList(
             CatoBlock(
                 (norm(), norm()),

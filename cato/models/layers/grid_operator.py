@@ -11,7 +11,7 @@ that a periodic network may forget the far end; on point clouds the body works o
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -81,8 +81,6 @@ class GridOperator(Operator):
         periodic: Which axes of the grid that `body` sees close on themselves. Those that do not are
             padded; a body that convolves in Fourier space need not care.
     """
-
-    geometries: ClassVar = ("grid", "mesh", "cloud")
 
     def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__(config, problem)
