@@ -5,8 +5,7 @@ import subprocess
 import sys
 from typing import Any
 
-ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
-"""Environment of a process whose libraries have one thread each."""
+from cato.processes import ONE_THREAD
 
 
 def start_module(module: str, *arguments: str, **options: Any) -> "subprocess.Popen[bytes]":

@@ -21,9 +21,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from cato.data.generate import num_cores
 from cato.errors import Diverged, InputError, Interrupted
 from cato.files import read_json, write_json
+from cato.processes import num_cores
 from cato.progress import progress_bar
 from cato.runs.folder import Run, open_run
 from cato.runs.settings import RunConfig, run_config

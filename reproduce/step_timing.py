@@ -25,9 +25,9 @@ from statistics import median
 
 import torch
 
-from cato.data.generate import num_cores
 from cato.errors import InputError
 from cato.files import read_json, write_json
+from cato.processes import num_cores
 from cato.progress import progress_bar
 from cato.runs.folder import create_run
 from cato.runs.load import load_splits

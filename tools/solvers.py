@@ -31,12 +31,12 @@ import scipy.sparse as sp
 from scipy.sparse.linalg import splu
 
 from cato.data.generate import generate
-from cato.data.sampling import draw
+from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.files import write_json
+from cato.processes import ONE_THREAD
 from cato.progress import progress_bar
 from cato.runs.provenance import environment
-from cato.subprocesses import ONE_THREAD
 from reproduce.profiling import seconds_of
 
 ROOT = Path(__file__).parent.parent
@@ -118,7 +118,7 @@ def measure_solvers(num_samples: int) -> dict[str, dict[str, Any]]:
     """Seconds and ratios to the reference, the medians over samples."""
     reference_work()
     for name in TARGETS:  # compiles what is compiled
-        draw(DataSpec(name, "smoke"), "train", 0)
+        generate_sample(DataSpec(name, "smoke"), "train", 0)
     seconds: dict[str, list[float]] = {name: [] for name in TARGETS}
     around: dict[str, list[float]] = {name: [] for name in TARGETS}
     with progress_bar("solvers", num_samples * len(TARGETS)) as bar:

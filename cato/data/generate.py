@@ -1,22 +1,24 @@
 """Generating a benchmark's data file: in parallel, resumable, the same for any number of workers.
 
-Every finished sample is a file of its own beside the target until all are there; then they become
-one HDF5 file and are removed. After a kill or Ctrl-C the same call goes on where it stopped.
+Every finished sample is cached in a file of its own next to the target. Once all are there, they
+are written to one HDF5 file and the cache is removed. After a kill or Ctrl-C the same call resumes.
 """
 
-import os
-from collections.abc import Sequence
+import functools
+from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 from cato.benchmarks import SPLITS
-from cato.data.sample_cache import Parts
+from cato.data.sample_cache import SampleCache
+from cato.data.sampling import generate_sample
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import read_header, write_store
-from cato.data.worker import solve_in_parallel
 from cato.errors import InputError
+from cato.kernels.jit import when_compiling
 from cato.lock import locked
+from cato.processes import WorkerDied, map_unordered, num_cores
 from cato.progress import note, progress_bar
 
 
@@ -31,17 +33,17 @@ def generate(
     root: Path = DEFAULT_ROOT,
     workers: int | None = None,
 ) -> Path:
-    """Generate the data of a benchmark, unless the file is already there.
+    """Generate the data of a benchmark unless the file exists.
 
     Args:
-        benchmark: Such as "darcy".
+        benchmark: Name of a benchmark, such as "darcy".
         scale: "paper", "small" or "smoke".
-        seed: Of the samples.
-        count: Number of training samples; validation and test stay as they are.
-        resolution: Nodes per side, where it differs from the scale's.
+        seed: Seed of the samples.
+        count: Number of training samples, default from the scale.
+        resolution: Nodes per side, default from the scale.
         splits: Which splits to generate.
-        root: The folder of the file.
-        workers: Number of parallel processes; all cores by default. No sample depends on it.
+        root: Folder of the file.
+        workers: Number of worker processes, default one per core. The data do not depend on it.
 
     Returns:
         The path of the complete file.
@@ -55,30 +57,32 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
     if workers is not None and workers < 1:
         raise InputError(f"the number of workers must be 1 or more; got {workers}")
     target = Path(root) / spec.file_name
-    parts = Parts(target, spec)
+    cache = SampleCache(target, spec)
     if not is_complete(target, spec):
         busy = (
             f"another process (number {{pid}}) is generating {target}; "
             f"wait for it or choose another --out"
         )
         with locked(target.with_name(f".{target.name}.lock"), busy):
-            if not is_complete(target, spec):  # it may have been finished before the lock was ours
+            if not is_complete(target, spec):  # another process may have finished it just now
                 _remove_leftovers(target)
-                _solve_missing(parts, target, workers or num_cores())
-                _assemble(parts, target)
-    parts.remove()
+                _solve_missing(cache, target, workers or num_cores())
+                if target.exists():
+                    raise InputError(f"{target} appeared while it was being generated; move it")
+                write_store(target, spec, (cache.read(*task) for task in spec.tasks))
+    cache.remove()
     return target
 
 
 def covering(spec: DataSpec, root: Path) -> DataSpec:
-    """The whole scale, if its file is there and has all the samples of `spec`; else `spec`."""
+    """The spec of the whole scale if its file exists and contains all samples of `spec`."""
     whole = replace(spec, count=None)
     enough = whole.counts.get("train", 0) >= spec.counts.get("train", 0)
     return whole if enough and is_complete(Path(root) / whole.file_name, whole) else spec
 
 
 def is_complete(target: Path, spec: DataSpec) -> bool:
-    """Whether the file exists; if it does and is not what `spec` says, it is refused."""
+    """Whether the file exists; raises if it exists and holds other data."""
     if not target.exists():
         return False
     remedy = f"{spec.remedy(target.parent)}, or choose another --out"
@@ -87,59 +91,64 @@ def is_complete(target: Path, spec: DataSpec) -> bool:
     if differing:
         theirs = ", ".join(f"{key} {identity.get(key)}" for key in differing)
         ours = ", ".join(f"{key} {spec.identity[key]}" for key in differing)
-        raise InputError(f"{target} holds other data ({theirs}) than asked for ({ours}); {remedy}")
+        raise InputError(f"{target} holds other data ({theirs}) than requested ({ours}); {remedy}")
     return True
 
 
-def num_cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+def solve_in_parallel(
+    cache: SampleCache, tasks: Sequence[tuple[str, int]], num_workers: int
+) -> Generator[None, None, None]:
+    """Solve the samples (split, index) in worker processes; yield after each one is cached."""
+    arguments = [(cache, *task) for task in tasks]
+    try:
+        with closing(map_unordered(_solve, arguments, num_workers)) as solved:
+            for _ in solved:
+                yield
+    except WorkerDied as error:
+        raise InputError(
+            "a worker process was killed, probably out of memory; the finished samples are kept. "
+            "Run the same command with fewer --workers"
+        ) from error
 
 
-def _solve_missing(parts: Parts, target: Path, num_workers: int) -> None:
-    """Make every part that is not there yet or not intact."""
-    spec = parts.spec
-    parts.start()
-    missing = [task for task in spec.tasks if not parts.is_intact(*task)]
+def _solve(cache: SampleCache, split: str, index: int) -> None:
+    """What a worker does. It has no progress bar to write to, but shares standard error."""
+    _announce_compilation()
+    cache.write(split, index, generate_sample(cache.spec, split, index))
+
+
+@functools.cache
+def _announce_compilation() -> None:
+    when_compiling(functools.cache(lambda: note("compiling the solver, this once")))
+
+
+def _solve_missing(cache: SampleCache, target: Path, num_workers: int) -> None:
+    """Solve every sample that is not cached yet or whose file is damaged."""
+    spec = cache.spec
+    cache.start()
+    missing = [task for task in spec.tasks if not cache.is_intact(*task)]
     total = len(spec.tasks)
     done = total - len(missing)
     if done and missing:
-        note(f"{done} of {total} samples are already there: continuing")
+        note(f"resuming: {done} of {total} samples are already there")
     try:
         with (
             progress_bar(f"generating {target.stem}", total) as bar,
-            closing(
-                solve_in_parallel(
-                    spec,
-                    target,
-                    missing,
-                    num_workers,
-                    tell_compiling=lambda: bar(done, "compiling the solver, this once"),
-                )
-            ) as finished,
+            closing(solve_in_parallel(cache, missing, num_workers)) as solved,
         ):
             bar(done)
-            for _ in finished:
+            for _ in solved:
                 done += 1
                 bar(done)
     except KeyboardInterrupt:
         note(
-            f"stopped: {done} of {total} samples are kept in {parts.folder}; "
-            f"the same command continues"
+            f"stopped: {done} of {total} samples are kept in {cache.folder}; "
+            f"the same command resumes"
         )
         raise
 
 
-def _assemble(parts: Parts, target: Path) -> None:
-    spec = parts.spec
-    if target.exists():
-        raise InputError(f"{target} has appeared while it was being generated; move it away")
-    write_store(target, spec, (parts.read(*task) for task in spec.tasks))
-
-
 def _remove_leftovers(target: Path) -> None:
-    """Remove half-assembled files of killed processes; the lock makes sure they are dead."""
+    """Remove half-written files of killed processes; the lock ensures that they are dead."""
     for leftover in target.parent.glob(f".{target.name}.*.tmp"):
         leftover.unlink(missing_ok=True)

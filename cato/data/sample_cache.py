@@ -1,7 +1,7 @@
-"""Finished samples of a generation under way, one small file each, so that a kill loses none.
+"""The cache of finished samples during generation, one file each, so that a kill loses none.
 
-A part is a SHA-256 followed by a NumPy archive. The checksum also covers which sample of which
-settings it is: a part that is cut off, changed, renamed or of another generation is not intact.
+A file is a SHA-256 followed by a NumPy archive. The checksum also covers the settings, split and
+index: a file that is truncated, changed, renamed or from another generation is not intact.
 """
 
 import hashlib
@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from cato.benchmarks import Sample
-from cato.data.sampling import Drawn
+from cato.data.sampling import AcceptedSample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.files import atomic_write, write_json
@@ -21,12 +21,12 @@ from cato.files import atomic_write, write_json
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
-class Parts:
-    """The folder of parts beside the file they will become.
+class SampleCache:
+    """A folder of finished samples next to the data file they will be written to.
 
     Args:
-        target: The file to be.
-        spec: What is generated; its key is in the folder's name.
+        target: The data file.
+        spec: The data being generated; its key is part of the folder's name.
     """
 
     def __init__(self, target: Path, spec: DataSpec) -> None:
@@ -34,16 +34,16 @@ class Parts:
         self.folder = target.with_name(f"{target.stem}-{spec.key}.parts")
 
     def start(self) -> None:
-        """Make the folder, with a manifest for people who wonder what it is."""
+        """Create the folder, with a manifest for people who wonder what it is."""
         write_json(self.folder / "manifest.json", self.spec.identity)
 
-    def write(self, split: str, index: int, drawn: Drawn) -> None:
-        """Keep a finished sample."""
-        sample = drawn.sample
+    def write(self, split: str, index: int, accepted: AcceptedSample) -> None:
+        """Store a finished sample."""
+        sample = accepted.sample
         arrays: dict[str, Any] = {
             "inputs": sample.inputs,
             "targets": sample.targets,
-            "attempts": np.array(drawn.attempts),
+            "attempts": np.array(accepted.attempts),
             "names": np.array(list(sample.diagnostics), dtype=np.str_),
             "values": np.array(list(sample.diagnostics.values()), dtype=np.float64),
         }
@@ -55,13 +55,11 @@ class Parts:
         with atomic_write(self.path(split, index)) as temporary:
             temporary.write_bytes(self._digest(split, index, payload) + payload)
 
-    def read(self, split: str, index: int) -> Drawn:
-        """A finished sample."""
+    def read(self, split: str, index: int) -> AcceptedSample:
+        """Load a finished sample."""
         payload = self._payload(split, index)
         if payload is None:
-            raise InputError(
-                f"{self.path(split, index)} was damaged just now; run the same command again"
-            )
+            raise InputError(f"{self.path(split, index)} was damaged; run the same command again")
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
             names, values = arrays["names"].tolist(), arrays["values"].tolist()
             sample = Sample(
@@ -70,10 +68,10 @@ class Parts:
                 coords=arrays.get("coords"),
                 diagnostics=dict(zip(names, values, strict=True)),
             )
-            return Drawn(sample, int(arrays["attempts"]))
+            return AcceptedSample(sample, int(arrays["attempts"]))
 
     def is_intact(self, split: str, index: int) -> bool:
-        """Whether the sample is there, whole, and of these settings."""
+        """Whether the sample is stored, complete, and belongs to these settings."""
         return self._payload(split, index) is not None
 
     def remove(self) -> None:
@@ -81,11 +79,11 @@ class Parts:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def path(self, split: str, index: int) -> Path:
-        """Where a sample is kept."""
+        """File of a sample."""
         return self.folder / f"{split}-{index:05d}.part"
 
     def _payload(self, split: str, index: int) -> bytes | None:
-        """The archive, or None if it is missing, unreadable or not what was written."""
+        """The archive; None if it is missing, unreadable or its checksum differs."""
         try:
             content = self.path(split, index).read_bytes()
         except OSError:

@@ -1,4 +1,4 @@
-"""Drawing one sample, reproducibly: which sample it is decides all its random numbers."""
+"""Generating one sample reproducibly: split and index determine all its random numbers."""
 
 import hashlib
 import json
@@ -12,11 +12,11 @@ from cato.data.arrays import sample_shapes
 from cato.data.spec import DataSpec
 
 MAX_ATTEMPTS = 20
-"""A solver that fails so often in a row is broken, not unlucky."""
+"""Rejections in a row after which the solver counts as broken."""
 
 
-class Drawn(NamedTuple):
-    """An accepted sample and how many draws it took."""
+class AcceptedSample(NamedTuple):
+    """A sample and the number of attempts it took."""
 
     sample: Sample
     attempts: int
@@ -27,16 +27,16 @@ def sample_rng(
 ) -> np.random.Generator:
     """The random numbers of one attempt at one sample.
 
-    Neither the scale nor the number of samples or workers enters: sample k of the test split is the
-    same problem at every resolution and beside any number of training samples.
+    They do not depend on the scale or on the number of samples or workers: sample k of the test
+    split is the same problem at every resolution and for any number of training samples.
     """
     name = json.dumps([seed, benchmark, split, index, attempt])
     entropy = int.from_bytes(hashlib.sha256(name.encode()).digest(), "little")
     return np.random.default_rng(np.random.SeedSequence(entropy))
 
 
-def draw(spec: DataSpec, split: str, index: int) -> Drawn:
-    """Draw and solve until a sample is accepted."""
+def generate_sample(spec: DataSpec, split: str, index: int) -> AcceptedSample:
+    """Draw parameters and solve, until a sample is accepted."""
     reasons = []
     for attempt in range(MAX_ATTEMPTS):
         rng = sample_rng(spec.seed, spec.benchmark, split, index, attempt)
@@ -47,7 +47,7 @@ def draw(spec: DataSpec, split: str, index: int) -> Drawn:
             reasons.append(str(rejected))
             continue
         _check_layout(sample, spec)
-        return Drawn(sample, attempt + 1)
+        return AcceptedSample(sample, attempt + 1)
     raise RuntimeError(
         f"{spec.benchmark}: {split} sample {index} was rejected {MAX_ATTEMPTS} times in a row, "
         f"last because: {reasons[-1]}"
@@ -61,7 +61,7 @@ def _require_finite(sample: Sample) -> None:
 
 
 def _check_layout(sample: Sample, spec: DataSpec) -> None:
-    """The solver's side of the contract."""
+    """Check what every benchmark promises about its samples."""
     shapes = sample_shapes(spec.problem)
     for name, array in (("inputs", sample.inputs), ("targets", sample.targets)):
         assert array.shape == shapes[name], (name, array.shape, shapes[name])

@@ -24,7 +24,7 @@ import numpy as np
 from cato import __version__
 from cato.data.arrays import channel_names, require_finite, sample_shapes
 from cato.data.hdf5 import new_hdf5
-from cato.data.sampling import Drawn
+from cato.data.sampling import AcceptedSample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.problem import Problem
@@ -74,7 +74,7 @@ class Stored:
     splits: dict[str, StoredSplit]
 
 
-def write_store(path: Path, spec: DataSpec, drawn: Iterable[Drawn]) -> None:
+def write_store(path: Path, spec: DataSpec, drawn: Iterable[AcceptedSample]) -> None:
     """Write a whole file, atomically, from the samples in the order of `spec.tasks`."""
     coords = spec.definition.coords(spec.parameters)
     checksums = {split: np.zeros((n, 32), np.uint8) for split, n in spec.counts.items()}
@@ -211,7 +211,7 @@ def _array(file: h5py.File, name: str, shape: tuple[int, ...], dtype: type) -> n
     return dataset[()]
 
 
-def _row(drawn: Drawn, diagnostics: tuple[str, ...]) -> dict[str, np.ndarray]:
+def _row(drawn: AcceptedSample, diagnostics: tuple[str, ...]) -> dict[str, np.ndarray]:
     """One sample as the rows of its split's arrays."""
     sample = drawn.sample
     assert set(sample.diagnostics) == set(diagnostics), "every sample has the same diagnostics"

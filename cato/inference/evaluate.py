@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from cato.data.dataset import Dataset, Splits, load_spec
-from cato.data.sampling import draw
+from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.files import write_json
@@ -250,6 +250,6 @@ def solver_seconds(spec: DataSpec, split: str) -> float:
     seconds = []
     for index in range(min(SOLVER_SAMPLES, spec.counts[split])):
         began = time.perf_counter()
-        draw(spec, split, index)
+        generate_sample(spec, split, index)
         seconds.append(time.perf_counter() - began)
     return median(seconds)

@@ -9,7 +9,7 @@ from cato import benchmarks
 from cato.benchmarks import BENCHMARKS, SPLITS, Benchmark, Sample, Scale, get_benchmark
 from cato.benchmarks.rejected import Rejected
 from cato.data.arrays import sample_shapes
-from cato.data.sampling import MAX_ATTEMPTS, draw, sample_rng
+from cato.data.sampling import MAX_ATTEMPTS, generate_sample, sample_rng
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.problem import Problem
@@ -26,8 +26,8 @@ def test_every_benchmark_keeps_the_contract(name: str) -> None:
         problem = benchmark.problem(scale)
         assert Problem.from_dict(problem.to_dict()) == problem
         assert asdict(benchmark.parameters(scale))
-    drawn = draw(DataSpec(name, "smoke"), "train", 0)
-    again = draw(DataSpec(name, "smoke"), "train", 0)
+    drawn = generate_sample(DataSpec(name, "smoke"), "train", 0)
+    again = generate_sample(DataSpec(name, "smoke"), "train", 0)
     assert np.array_equal(drawn.sample.targets, again.sample.targets)
     assert all(isinstance(value, float) for value in drawn.sample.diagnostics.values())
     shared = benchmark.coords(benchmark.parameters("smoke"))
@@ -53,12 +53,13 @@ def test_resolution_keeps_the_stride() -> None:
 
 def test_one_seed_is_one_medium_at_every_scale_and_resolution() -> None:
     coarse, fine = (
-        draw(DataSpec("darcy", "smoke", resolution=r), "test", 3).sample for r in (15, 29)
+        generate_sample(DataSpec("darcy", "smoke", resolution=r), "test", 3).sample
+        for r in (15, 29)
     )
     assert np.array_equal(coarse.inputs, fine.inputs[::2, ::2])
     difference = np.linalg.norm(coarse.targets - fine.targets[::2, ::2])
     assert 0 < difference < 0.05 * np.linalg.norm(coarse.targets)
-    small = draw(DataSpec("darcy", "small"), "test", 3).sample
+    small = generate_sample(DataSpec("darcy", "small"), "test", 3).sample
     assert np.array_equal(small.inputs[::2, ::2], coarse.inputs)
 
 
@@ -153,7 +154,7 @@ def test_rejected_and_infinite_samples_are_redrawn_with_the_next_attempt() -> No
     spec = DataSpec("moody", "smoke")
     attempts = []
     for index in range(40):
-        drawn = draw(spec, "train", index)
+        drawn = generate_sample(spec, "train", index)
         values = [sample_rng(0, "moody", "train", index, k).uniform() for k in range(MAX_ATTEMPTS)]
         expected = next(k for k, value in enumerate(values) if 0.1 <= value <= 0.5)
         assert drawn.attempts == expected + 1
@@ -165,7 +166,7 @@ def test_rejected_and_infinite_samples_are_redrawn_with_the_next_attempt() -> No
 @pytest.mark.usefixtures("moody")
 def test_a_solver_that_always_fails_is_a_bug() -> None:
     with pytest.raises(RuntimeError, match=r"rejected 20 times.*not in the mood"):
-        draw(DataSpec("moody", "never"), "train", 0)
+        generate_sample(DataSpec("moody", "never"), "train", 0)
 
 
 @pytest.mark.usefixtures("moody")

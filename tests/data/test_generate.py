@@ -7,7 +7,6 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import h5py
 import numpy as np
@@ -16,14 +15,15 @@ import pytest
 from cato.benchmarks.rejected import Rejected
 from cato.data import generate as module
 from cato.data import sampling as draw_module
-from cato.data.generate import generate, generate_file
-from cato.data.sample_cache import Parts
-from cato.data.sampling import draw
+from cato.data.generate import generate, generate_file, solve_in_parallel
+from cato.data.sample_cache import SampleCache
+from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DataSpec
 from cato.data.store import num_rejected, write_store
-from cato.data.worker import Task, Worker, solve_in_parallel
 from cato.errors import InputError
 from cato.files import digest
+
+Task = tuple[str, int]
 
 SMOKE = DataSpec("darcy", "smoke")
 LONG = DataSpec("darcy", "smoke", count=300)
@@ -42,7 +42,7 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
 
 
 @contextmanager
-def other_process(root: Path, *, num_parts: int) -> Iterator[subprocess.Popen]:
+def other_process(root: Path, *, num_samples: int) -> Iterator[subprocess.Popen]:
     """Another process that generates, once it has finished some samples."""
     script = (
         "import sys; from pathlib import Path; from cato.data.generate import generate; "
@@ -55,10 +55,10 @@ def other_process(root: Path, *, num_parts: int) -> Iterator[subprocess.Popen]:
         # Jobs that a shell has put into the background ignore Ctrl-C, and so would their children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    folder = Parts(root / LONG.file_name, LONG).folder
+    folder = SampleCache(root / LONG.file_name, LONG).folder
     try:
         deadline = time.monotonic() + 60
-        while len(list(folder.glob("*.part"))) < num_parts:
+        while len(list(folder.glob("*.part"))) < num_samples:
             assert process.poll() is None, "ended too early"
             assert time.monotonic() < deadline
             time.sleep(0.002)
@@ -73,11 +73,9 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """The tasks that are really solved in a test."""
     tasks: list[Task] = []
 
-    def watched(
-        spec: DataSpec, target: Path, missing: Sequence[Task], *rest: Any, **options: Any
-    ) -> Iterator[Task]:
+    def watched(cache: SampleCache, missing: Sequence[Task], num_workers: int) -> Iterator[None]:
         tasks.extend(missing)
-        return solve_in_parallel(spec, target, missing, *rest, **options)
+        return solve_in_parallel(cache, missing, num_workers)
 
     monkeypatch.setattr(module, "solve_in_parallel", watched)
     return tasks
@@ -86,7 +84,7 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
 def test_two_workers_write_the_very_same_file(pristine: Path, tmp_path: Path) -> None:
     path = generate("darcy", "smoke", root=tmp_path, workers=2)
     assert digest(path) == digest(pristine)
-    assert [p.name for p in tmp_path.iterdir()] == [path.name], "parts and locks must be gone"
+    assert [p.name for p in tmp_path.iterdir()] == [path.name], "cache and locks must be gone"
 
 
 def test_other_counts_and_splits_share_their_samples(pristine: Path, tmp_path: Path) -> None:
@@ -111,12 +109,12 @@ def test_existing_file_is_returned_at_once(pristine: Path, solved: list[Task]) -
 
 
 def test_kill_and_continue(pristine: Path, tmp_path: Path, solved: list[Task]) -> None:
-    with other_process(tmp_path, num_parts=3) as process:
+    with other_process(tmp_path, num_samples=3) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    time.sleep(0.3)  # its worker may still be finishing one sample
-    parts = Parts(tmp_path / LONG.file_name, LONG)
-    kept = [task for task in LONG.tasks if parts.is_intact(*task)]
+    time.sleep(1)  # its worker may still be finishing one sample
+    cache = SampleCache(tmp_path / LONG.file_name, LONG)
+    kept = [task for task in LONG.tasks if cache.is_intact(*task)]
     assert 3 <= len(kept) < len(LONG.tasks)
     path = generate_file(LONG, tmp_path, workers=2)
     assert set(solved) == set(LONG.tasks) - set(kept), "finished samples must not be solved again"
@@ -128,45 +126,45 @@ def test_kill_and_continue(pristine: Path, tmp_path: Path, solved: list[Task]) -
 
 
 def test_interrupt_keeps_finished_samples_and_says_so(tmp_path: Path) -> None:
-    with other_process(tmp_path, num_parts=3) as process:
+    with other_process(tmp_path, num_samples=3) as process:
         process.send_signal(signal.SIGINT)
         _, output = process.communicate(timeout=20)  # at once, not when all are solved
     kept = int(re.search(r"stopped: (\d+) of 316 samples are kept", output)[1])  # type: ignore[index]
-    assert "the same command continues" in output
-    parts = Parts(tmp_path / LONG.file_name, LONG)
-    intact = sum(parts.is_intact(*task) for task in LONG.tasks)
+    assert "the same command resumes" in output
+    cache = SampleCache(tmp_path / LONG.file_name, LONG)
+    intact = sum(cache.is_intact(*task) for task in LONG.tasks)
     assert kept <= intact <= kept + 2  # workers may have finished one each before they heard
 
 
-def test_damaged_parts_are_solved_again(pristine: Path, tmp_path: Path, solved: list[Task]) -> None:
+def test_damaged_cache_is_solved_again(pristine: Path, tmp_path: Path, solved: list[Task]) -> None:
     spec = DataSpec("darcy", "smoke", splits=("test",))
     target = tmp_path / spec.file_name
-    parts = Parts(target, spec)
-    list(solve_in_parallel(spec, target, spec.tasks, 1))
+    cache = SampleCache(target, spec)
+    list(solve_in_parallel(cache, spec.tasks, 1))
     cut, flipped, swapped, foreign = (("test", k) for k in (1, 2, 3, 4))
-    content = parts.path(*cut).read_bytes()
-    parts.path(*cut).write_bytes(content[: len(content) // 2])
-    content = bytearray(parts.path(*flipped).read_bytes())
+    content = cache.path(*cut).read_bytes()
+    cache.path(*cut).write_bytes(content[: len(content) // 2])
+    content = bytearray(cache.path(*flipped).read_bytes())
     content[len(content) // 2] ^= 1
-    parts.path(*flipped).write_bytes(content)
-    parts.path(*swapped).write_bytes(parts.path("test", 5).read_bytes())
-    other = Parts(target, DataSpec("darcy", "smoke", seed=1))
-    other.write(*foreign, parts.read(*foreign))
-    parts.path(*foreign).write_bytes(other.path(*foreign).read_bytes())
+    cache.path(*flipped).write_bytes(content)
+    cache.path(*swapped).write_bytes(cache.path("test", 5).read_bytes())
+    other = SampleCache(target, DataSpec("darcy", "smoke", seed=1))
+    other.write(*foreign, cache.read(*foreign))
+    cache.path(*foreign).write_bytes(other.path(*foreign).read_bytes())
     other.remove()
     path = generate_file(spec, tmp_path, workers=1)
     assert sorted(solved) == sorted([cut, flipped, swapped, foreign])
     assert np.array_equal(arrays(path)["test/targets"], arrays(pristine)["test/targets"])
 
 
-def test_part_damaged_at_the_last_moment_is_named(tmp_path: Path) -> None:
-    parts = Parts(tmp_path / SMOKE.file_name, SMOKE)
+def test_cache_file_damaged_at_the_last_moment_is_named(tmp_path: Path) -> None:
+    cache = SampleCache(tmp_path / SMOKE.file_name, SMOKE)
     with pytest.raises(InputError, match=r"train-00003.part was damaged.*same command again"):
-        parts.read("train", 3)
+        cache.read("train", 3)
 
 
 def test_two_at_once(pristine: Path, tmp_path: Path) -> None:
-    with other_process(tmp_path, num_parts=1) as process:
+    with other_process(tmp_path, num_samples=1) as process:
         match = rf"another process \(number {process.pid}\) is generating .*wait .*--out"
         with pytest.raises(InputError, match=match):
             generate_file(LONG, tmp_path, workers=1)
@@ -210,66 +208,44 @@ def test_no_workers(tmp_path: Path) -> None:
         generate("darcy", "smoke", root=tmp_path, workers=0)
 
 
-def finish(worker: Worker) -> Task:
-    """Wait for the worker's task."""
-    while (task := worker.collect()) is None:
-        pass
-    return task
+class DeadlyCache(SampleCache):
+    """Kills the worker process that writes sample 1, as the kernel does when out of memory."""
 
-
-def test_several_lines_at_once_are_all_read(tmp_path: Path) -> None:
-    worker = Worker(SMOKE, tmp_path / SMOKE.file_name)
-    ours, theirs = os.pipe()
-    worker.replies.close()
-    worker.replies, worker.task = os.fdopen(ours, "rb", 0), ("train", 0)
-    os.write(theirs, b'{"compiling": true}\n{"compiling": true}\n{"input_error": "", "er')
-    told: list[int] = []
-    assert worker.collect(lambda: told.append(1)) is None
-    os.write(theirs, b'ror": ""}\n')
-    assert worker.collect(lambda: told.append(1)) == ("train", 0)
-    assert len(told) == 2
-    worker.stop()
-    os.close(theirs)
+    def write(self, split: str, index: int, accepted: AcceptedSample) -> None:
+        if index == 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        super().write(split, index, accepted)
 
 
 def test_killed_worker_is_reported(tmp_path: Path) -> None:
-    worker = Worker(SMOKE, tmp_path / SMOKE.file_name)
-    worker.assign(("train", 0))
-    assert finish(worker) == ("train", 0)
-    worker.process.kill()
-    worker.process.wait()
-    worker.assign(("train", 1))
-    with pytest.raises(InputError, match=r"killed at train sample 1.*fewer --workers"):
-        finish(worker)
-    worker.stop()
+    cache = DeadlyCache(tmp_path / SMOKE.file_name, SMOKE)
+    with pytest.raises(InputError, match=r"killed, probably out of memory.*fewer --workers"):
+        list(solve_in_parallel(cache, [("train", 0), ("train", 1)], 1))
+    assert cache.is_intact("train", 0)
 
 
 def test_failure_inside_a_worker_is_passed_on(tmp_path: Path) -> None:
-    target = tmp_path / SMOKE.file_name
-    (Parts(target, SMOKE).path("train", 0) / "in the way").mkdir(parents=True)
-    worker = Worker(SMOKE, target)
-    worker.assign(("train", 0))
+    cache = SampleCache(tmp_path / SMOKE.file_name, SMOKE)
+    (cache.path("train", 0) / "in the way").mkdir(parents=True)
     with pytest.raises(InputError, match="cannot write"):
-        finish(worker)
-    worker.assign(("no file can be called\0", 0))
+        list(solve_in_parallel(cache, [("train", 0)], 1))
     with pytest.raises(RuntimeError, match="Traceback"):
-        finish(worker)
-    worker.stop()
+        list(solve_in_parallel(cache, [("no file can be called\0", 0)], 1))
 
 
 def test_workers_do_without_torch() -> None:
     solver = "cato.benchmarks.darcy.solver"
-    code = f"import sys, cato.data.worker, {solver}; sys.exit('torch' in sys.modules)"
+    code = f"import sys, cato.data.generate, {solver}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
-def test_compiling_is_said_once_and_kept(tmp_path: Path, capsys, monkeypatch) -> None:
+def test_compiling_is_said_once_and_kept(tmp_path: Path, capfd, monkeypatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     one = {"count": 1, "splits": ("train",), "workers": 1}
     generate("plasticity", "smoke", root=tmp_path / "first", **one)
-    assert "compiling the solver" in capsys.readouterr().err
+    assert "compiling the solver" in capfd.readouterr().err
     generate("plasticity", "smoke", root=tmp_path / "second", **one)
-    assert "compiling the solver" not in capsys.readouterr().err
+    assert "compiling the solver" not in capfd.readouterr().err
 
 
 def test_rejected_draws_are_counted_in_the_file(tmp_path: Path, monkeypatch) -> None:
@@ -277,7 +253,7 @@ def test_rejected_draws_are_counted_in_the_file(tmp_path: Path, monkeypatch) -> 
     draws = draw_with_rejections(monkeypatch, rejected=[("train", 0), ("train", 2)])
     spec = DataSpec("darcy", "smoke", count=3, splits=("train",))
     path = tmp_path / spec.file_name
-    write_store(path, spec, [draw(spec, *task) for task in spec.tasks])
+    write_store(path, spec, [generate_sample(spec, *task) for task in spec.tasks])
     assert num_rejected(path, "") == 2
     assert draws == [0, 1, 0, 0, 1]
     with h5py.File(path) as file:

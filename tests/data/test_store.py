@@ -11,7 +11,7 @@ import pytest
 
 from cato import __version__
 from cato.data import store
-from cato.data.sampling import Drawn, draw
+from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DataSpec
 from cato.data.store import read_header, read_store, write_store
 from cato.errors import InputError
@@ -34,7 +34,7 @@ def test_samples_come_back_as_drawn(pristine: Path) -> None:
         "validation": 8,
         "test": 8,
     }
-    drawn = draw(DataSpec("darcy", "smoke"), "validation", 5)
+    drawn = generate_sample(DataSpec("darcy", "smoke"), "validation", 5)
     split = stored.splits["validation"]
     assert np.array_equal(split.inputs[5], drawn.sample.inputs)
     np.testing.assert_allclose(split.targets[5], drawn.sample.targets, rtol=1e-6)
@@ -147,7 +147,7 @@ def test_foreign_hdf5_file(tmp_path: Path) -> None:
 def test_nan_is_named_by_sample_and_channel(pristine: Path, tmp_path: Path) -> None:
     """Even where all checksums are right."""
     spec = DataSpec("darcy", "smoke", count=3, splits=("train",))
-    samples = [draw(spec, "train", k) for k in range(3)]
+    samples = [generate_sample(spec, "train", k) for k in range(3)]
     samples[2].sample.targets[4, 5, 0] = np.nan
     write_store(tmp_path / "nan.h5", spec, samples)
     with pytest.raises(InputError, match=r"train targets.*sample 2.*channel 'u' at \[4, 5\]"):
@@ -157,8 +157,8 @@ def test_nan_is_named_by_sample_and_channel(pristine: Path, tmp_path: Path) -> N
 def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
     spec = DataSpec("darcy", "smoke", count=3, splits=("train",))
 
-    def interrupted() -> "list[Drawn]":
-        yield draw(spec, "train", 0)  # type: ignore[misc]
+    def interrupted() -> "list[AcceptedSample]":
+        yield generate_sample(spec, "train", 0)  # type: ignore[misc]
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -169,13 +169,13 @@ def test_failed_write_leaves_nothing(tmp_path: Path) -> None:
 FULL_DISK = """
 import resource, signal, sys
 from pathlib import Path
-from cato.data.sampling import draw
+from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.data.store import write_store
 from cato.errors import InputError
 
 spec = DataSpec("darcy", "smoke", count=3, splits=("train",))
-drawn = [draw(spec, *task) for task in spec.tasks]
+drawn = [generate_sample(spec, *task) for task in spec.tasks]
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # as on a full disk, writes fail beyond the limit
 for limit in (0, 1000, 4000):
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
@@ -203,10 +203,10 @@ def test_attempts_and_own_coordinates_are_kept(
     spec = DataSpec("darcy", "smoke", count=2, splits=("train",))
     drawn = []
     for k in range(2):
-        sample = draw(spec, "train", k).sample
+        sample = generate_sample(spec, "train", k).sample
         coords = np.random.default_rng(k).random((15, 15, 2)).astype(np.float32)
         changed = type(sample)(sample.inputs, sample.targets, coords, sample.diagnostics)
-        drawn.append(Drawn(changed, attempts=k + 5))
+        drawn.append(AcceptedSample(changed, attempts=k + 5))
     monkeypatch.setattr(type(spec.definition), "coords", lambda self, parameters: None)
     write_store(tmp_path / "own.h5", spec, drawn)
     stored = read_store(tmp_path / "own.h5", REMEDY)

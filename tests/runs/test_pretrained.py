@@ -23,7 +23,7 @@ from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.cli.commands import COMMANDS
 from cato.cli.parsing import parse, split_overrides
 from cato.cli.pretrained import Pretrained, pretrained_card
-from cato.data.sampling import draw
+from cato.data.sampling import generate_sample
 from cato.errors import InputError
 from cato.inference.conformal import load_band
 from cato.inference.predict import predict_file
@@ -123,7 +123,7 @@ def test_loading_by_name_gives_a_model_that_predicts(name, tmp_path, monkeypatch
 def error_of_fresh_sample(name, index):
     """The error on one test sample, drawn and solved anew."""
     run = open_run(PRETRAINED / name)
-    sample, _ = draw(data_spec(run.config), "test", index)
+    sample, _ = generate_sample(data_spec(run.config), "test", index)
     coords = sample.coords
     if coords is None:
         coords = load_surrogate(run).coords.numpy().reshape(*run.problem.shape, -1)

@@ -13,7 +13,7 @@ from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.cli.commands import Train
 from cato.cli.parsing import parse, split_overrides
 from cato.data.generate import generate
-from cato.data.sampling import draw
+from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.inference.evaluate import evaluate_run
@@ -112,7 +112,7 @@ def darcy_root(tmp_path_factory):
 @each_benchmark
 def test_samples_are_a_function_of_the_seed(name):
     spec = DataSpec(name, "smoke")
-    first, again, other = (draw(spec, "test", index).sample for index in (0, 0, 1))
+    first, again, other = (generate_sample(spec, "test", index).sample for index in (0, 0, 1))
     assert (first.targets == again.targets).all()
     assert (first.inputs == again.inputs).all()
     assert not (first.targets == other.targets).all()

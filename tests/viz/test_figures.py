@@ -10,7 +10,7 @@ from matplotlib.collections import PathCollection, QuadMesh
 from cato.benchmarks import BENCHMARKS
 from cato.data.dataset import Dataset
 from cato.data.normalise import Normaliser
-from cato.data.sampling import draw
+from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
@@ -48,7 +48,7 @@ def surrogate_of(problem, config=None):
 def benchmark_data(name):
     """Some solved samples at the smoke scale."""
     spec = DataSpec(name, "smoke")
-    samples = [draw(spec, "test", index).sample for index in range(NUM_SAMPLES)]
+    samples = [generate_sample(spec, "test", index).sample for index in range(NUM_SAMPLES)]
     coords = spec.definition.coords(spec.parameters)
     if coords is None:
         coords = np.stack([sample.coords for sample in samples])

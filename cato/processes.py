@@ -1,0 +1,217 @@
+"""Worker processes, on loky: `map_unordered` for many small tasks, `Worker` for one job at a time.
+
+    for task, result in map_unordered(function, tasks, num_workers=4): ...
+    result = run_alone(function, *arguments, timeout=60)          a fresh process for one call
+    with Worker() as worker:                                      a process kept between calls
+        result = worker.run(function, *arguments, timeout=60)     worker.kill() cancels it
+
+What holds for every worker:
+
+- It imports the module of the function and nothing else: not the user's main script, and not torch
+  unless that module does. The function must be importable; arguments and results are pickled.
+- OpenMP, BLAS and Numba have one thread each. Standard output goes to standard error.
+- Ctrl-C does not reach it: the parent decides. When the parent dies, even by SIGKILL, the worker
+  gets SIGTERM: it ends at once, or after the call if the function handles that signal.
+- An `InputError` of the function is raised in the parent as it is; any other exception becomes a
+  `RuntimeError` with the worker's traceback; a worker that is killed or crashes is a `WorkerDied`.
+
+Why loky, and what is ours: docs/decisions/0010-worker-processes.md.
+"""
+
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import as_completed
+from contextlib import contextmanager, suppress
+from multiprocessing import resource_tracker
+from typing import Any, Self, TypeVar
+
+from loky.process_executor import (
+    BrokenProcessPool,
+    ProcessPoolExecutor,
+    ShutdownExecutorError,
+)
+
+from cato.errors import InputError
+
+ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
+"""Environment of a process whose libraries have one thread each."""
+
+Task = TypeVar("Task", bound=tuple[Any, ...])
+Result = TypeVar("Result")
+
+# Where neither psutil nor pgrep is installed, loky cannot search a worker's children and says so at
+# every kill. It still kills the worker, and children of ours end with it.
+warnings.filterwarnings("ignore", "Failed to kill subprocesses on this platform")
+
+
+class WorkerDied(RuntimeError):
+    """A worker process was killed or crashed before its call had finished."""
+
+
+def num_cores() -> int:
+    """Cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_unordered(
+    function: Callable[..., Result], tasks: Iterable[Task], num_workers: int
+) -> Generator[tuple[Task, Result], None, None]:
+    """Call `function(*task)` for all tasks; yield (task, result) in order of completion.
+
+    The first failure ends everything. Closing the generator kills the workers, in mid-call.
+    """
+    tasks = list(tasks)
+    if not tasks:
+        return
+    executor = _executor(min(num_workers, len(tasks)))
+    try:
+        with _sigint_blocked():
+            futures = {executor.submit(_call, function, task): task for task in tasks}
+        for future in as_completed(list(futures)):
+            yield futures.pop(future), future.result()
+    except BrokenProcessPool as error:
+        raise WorkerDied(_died(function)) from error
+    finally:
+        executor.shutdown(kill_workers=True)
+
+
+def run_alone(
+    function: Callable[..., Result], *arguments: Any, timeout: float | None = None
+) -> Result:
+    """The result of one call in a process of its own; see `Worker.run`."""
+    with Worker() as worker:
+        return worker.run(function, *arguments, timeout=timeout)
+
+
+class Worker:
+    """A process for one call at a time, started with the first call and kept for the next ones.
+
+    `run` waits for the result; `kill` and `terminate` may be called from other threads meanwhile.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._executor: ProcessPoolExecutor | None = None
+        self._pid: int | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.kill()
+
+    def run(
+        self, function: Callable[..., Result], *arguments: Any, timeout: float | None = None
+    ) -> Result:
+        """Call the function in the process, which is started if there is none.
+
+        Raises:
+            InputError: As raised by the function.
+            WorkerDied: The process was killed, by `kill` or from outside, or crashed.
+            TimeoutError: No result after `timeout` seconds; the process is killed.
+            RuntimeError: Any other exception of the function, with its traceback.
+        """
+        try:
+            self._start()
+            with self._lock:
+                if self._executor is None:  # killed just now
+                    raise WorkerDied(_died(function))
+                future = self._executor.submit(_call, function, arguments)
+            return future.result(timeout)
+        except (BrokenProcessPool, ShutdownExecutorError) as error:
+            self.kill()
+            raise WorkerDied(_died(function)) from error
+        except (TimeoutError, KeyboardInterrupt):
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End the process now; a call under way raises `WorkerDied`, the next starts another."""
+        with self._lock:
+            executor, self._executor, self._pid = self._executor, None, None
+        if executor is not None:
+            executor.shutdown(kill_workers=True)
+
+    def terminate(self) -> None:
+        """Send SIGTERM: a function that handles it, such as a training, saves and returns."""
+        with self._lock, suppress(ProcessLookupError):
+            if self._pid is not None:
+                os.kill(self._pid, signal.SIGTERM)
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._executor is not None:
+                return
+            executor = self._executor = _executor(1)
+            with _sigint_blocked():
+                ready = executor.submit(os.getpid)
+        pid = ready.result()
+        with self._lock:
+            if self._executor is executor:
+                self._pid = pid
+
+
+def _executor(num_workers: int) -> ProcessPoolExecutor:
+    # The worker imports the same modules as this process, whatever its working folder contains.
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    return ProcessPoolExecutor(
+        num_workers,
+        initializer=_initialise,
+        initargs=(os.getpid(),),
+        env=ONE_THREAD | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+    )
+
+
+@contextmanager
+def _sigint_blocked() -> Iterator[None]:
+    """Processes started in the block inherit the blocked signal, from their first moment."""
+    resource_tracker.ensure_running()  # it unblocks the signal when it starts: start it before
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _died(function: Callable[..., Any]) -> str:
+    return f"the worker process of {function.__name__} was killed or crashed"
+
+
+# In the worker.
+
+_is_busy = threading.Event()
+
+
+def _initialise(parent: int) -> None:
+    os.dup2(2, 1)  # standard output is for results of the parent
+    threading.Thread(target=_end_with, args=[parent], daemon=True).start()
+
+
+def _end_with(parent: int) -> None:
+    while os.getppid() == parent:
+        time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGTERM)
+    while _is_busy.is_set():  # the function handles the signal
+        time.sleep(0.1)
+    os._exit(1)
+
+
+def _call(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result:
+    _is_busy.set()
+    try:
+        return function(*arguments)
+    except InputError:
+        raise
+    except Exception:  # as text: not every exception can be pickled
+        text = f"{function.__name__} failed in a worker process:\n{traceback.format_exc()}"
+        raise RuntimeError(text) from None
+    finally:
+        _is_busy.clear()
