@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from cato.benchmarks import get_benchmark
+from cato.benchmarks.view import Window
 from cato.data.dataset import Dataset
 from cato.files import write_json
 from cato.models.cato.chart import Chart
@@ -32,7 +33,6 @@ from cato.runs.load import load_splits, load_surrogate
 from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
 from cato.viz.chart import Space, spaces_figure
-from cato.viz.views import Window
 from reproduce.ablation import one_change
 from reproduce.chart_page import ANISOTROPIC, write_page
 from reproduce.experiment import Changes, Setup

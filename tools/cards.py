@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from cato.benchmarks import BENCHMARKS, get_benchmark
-from cato.cli.catalogue import PUBLISHED_MILLIONS, benchmarks_of, size_on
+from cato.benchmarks import get_benchmark
+from cato.cli.catalogue import benchmarks_of, size_on
 from cato.config import to_dict
 from cato.files import atomic_write, read_json
 from cato.models.registry import MODELS, model_entry
@@ -72,8 +72,8 @@ def recipe_row(name: str, benchmark: str) -> str:
     config = recipe(benchmark, "paper", name)
     count = size_on(name, benchmark)
     compared = ""
-    if name in PUBLISHED_MILLIONS:
-        published = PUBLISHED_MILLIONS[name][list(BENCHMARKS).index(benchmark)]
+    paper = get_benchmark(benchmark).paper
+    if paper is not None and (published := paper.public_millions.get(name)):
         compared = f"{published} M ({count / published / 1e6 - 1:+.1%})"
     return (
         f"| {get_benchmark(benchmark).title} | {changes(config.model, type(config.model)())} "

@@ -22,8 +22,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from cato.benchmarks import BENCHMARKS, get_benchmark
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks import BENCHMARKS, Rejected, get_benchmark
 from cato.data.generate import generate
 from cato.data.sampling import sample_rng
 from cato.data.store import Stored, StoredSplit, read_store
@@ -188,7 +187,8 @@ def pipe(scale: str, problem: Problem, split: StoredSplit) -> Facts:
 
 def plasticity(scale: str, problem: Problem, split: StoredSplit) -> Facts:
     """How far the metal moves, and how much the mesh of `small` differs."""
-    from cato.benchmarks.plasticity.solver import draw_die, solve
+    from cato.benchmarks.plasticity.die import draw_die
+    from cato.benchmarks.plasticity.solver import solve
 
     moved = np.hypot(split.targets[..., 2], split.targets[..., 3]).max(axis=(1, 2, 3))
     facts: Facts = {"largest displacement, mm": spread(moved)}

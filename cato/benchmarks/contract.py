@@ -1,12 +1,21 @@
-"""What a benchmark is: a distribution of problems, their solver, and the sizes it comes in."""
+"""The contract of a benchmark: a distribution of PDE problems, their solver, and how to show them.
 
+A benchmark is a folder: `benchmark.py` with a subclass of `Benchmark`, `solver.py`, `editor.py` for
+the explorer, and `recipe.toml` with the training settings.
+"""
+
+import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from importlib.resources import files
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
 
+from cato.benchmarks.editor import Editor
+from cato.benchmarks.published import Published
+from cato.benchmarks.view import View
 from cato.errors import InputError
 from cato.problem import Problem
 
@@ -14,6 +23,14 @@ SPLITS = ("train", "validation", "test")
 
 Parameters = TypeVar("Parameters")
 """A frozen dataclass with the numerical parameters of one benchmark, JSON-ready."""
+
+
+class Rejected(RuntimeError):
+    """The solution did not converge or left its range of validity; draw other parameters.
+
+    The caller redraws with the next attempt number in the seed, so that rejection is as
+    reproducible as the samples themselves.
+    """
 
 
 @dataclass(frozen=True)
@@ -24,13 +41,22 @@ class Sample:
         inputs: (*shape, C_in).
         targets: (*shape, C_out); with time (T, *shape, C_out).
         coords: (*shape, D), or None where all samples share `Benchmark.coords`.
-        diagnostics: How well it was solved, such as the residual; the same keys in every sample.
+        diagnostics: Quality of the solution, such as the residual; the same keys in every sample.
     """
 
     inputs: np.ndarray
     targets: np.ndarray
     coords: np.ndarray | None = None
     diagnostics: Mapping[str, float] = field(default_factory=dict)
+
+    @classmethod
+    def on_mesh(
+        cls, coords: np.ndarray, target: np.ndarray, diagnostics: Mapping[str, float]
+    ) -> "Sample":
+        """One field (*shape) on a mesh that is the only input."""
+        inputs = np.zeros((*target.shape, 0), np.float32)
+        targets = target[..., None].astype(np.float32)
+        return cls(inputs, targets, coords.astype(np.float32), diagnostics)
 
 
 @dataclass(frozen=True)
@@ -43,16 +69,39 @@ class Scale(Generic[Parameters]):
     test: int
 
 
-class Benchmark(ABC, Generic[Parameters]):
-    """A benchmark. Subclasses are final; each is one file of this folder.
+@dataclass(frozen=True)
+class PaperNumbers:
+    """What the paper reports on a benchmark.
 
     Attributes:
-        name: In commands and file names.
-        title: In reports.
+        error: Relative L2 error of CATO (Table 1).
+        rival: The model with the lowest error after CATO.
+        rival_error: Its error.
+        is_highlighted: Whether the paper names this gain among its largest.
+        public_millions: Parameters, in millions, of models in their public settings.
+    """
+
+    error: float
+    rival: str
+    rival_error: float
+    is_highlighted: bool = False
+    public_millions: Mapping[str, float] = field(default_factory=dict)
+
+
+class Benchmark(ABC, Generic[Parameters]):
+    """A benchmark. Subclasses are final.
+
+    Attributes:
+        name: Name in commands and file names, and of the benchmark's folder.
+        title: Name in reports.
         description: One paragraph: equation, what varies, what is learnt.
         scales: `paper`, `small` and `smoke`.
-        revision: Raise it whenever the same seed would give other samples than before, so that
-            old and new ones are never mixed.
+        revision: Bump it whenever the same seed would give other samples than before, so that old
+            and new ones are never mixed.
+        view: How samples are shown.
+        editor: What the explorer lets a visitor edit; None keeps the benchmark out of it.
+        published: Layout of the published files; None if there are none.
+        paper: The paper's numbers; None if the paper has none.
     """
 
     name: ClassVar[str]
@@ -60,14 +109,27 @@ class Benchmark(ABC, Generic[Parameters]):
     description: ClassVar[str]
     scales: ClassVar[Mapping[str, Scale[Any]]]
     revision: ClassVar[int] = 1
+    view: ClassVar[View] = View()
+    editor: ClassVar[type[Editor] | None] = None
+    published: ClassVar[Published | None] = None
+    paper: ClassVar[PaperNumbers | None] = None
 
     @abstractmethod
     def problem_for(self, parameters: Parameters) -> Problem:
-        """What is learnt at these parameters."""
+        """The learning problem at these parameters."""
 
     @abstractmethod
+    def draw(self, rng: np.random.Generator, parameters: Parameters) -> np.ndarray:
+        """Draw what varies from sample to sample, such as a medium or a shape."""
+
+    @abstractmethod
+    def solve(self, drawn: np.ndarray, parameters: Parameters) -> Sample:
+        """Solve for what `draw` returned; raises `Rejected` if there is no valid solution."""
+
+    @final
     def sample(self, rng: np.random.Generator, parameters: Parameters) -> Sample:
-        """Draw and solve one problem; raises `cato.benchmarks.rejected.Rejected` to be redrawn."""
+        """Draw and solve one problem; raises `Rejected` if it should be drawn again."""
+        return self.solve(self.draw(rng, parameters), parameters)
 
     def coords(self, parameters: Parameters) -> np.ndarray | None:
         """Coordinates (*shape, D) that all samples share; None where each has its own."""
@@ -96,5 +158,17 @@ class Benchmark(ABC, Generic[Parameters]):
 
     @final
     def problem(self, scale: str, resolution: int | None = None) -> Problem:
-        """What is learnt at a scale."""
+        """The learning problem at a scale."""
         return self.problem_for(self.parameters(scale, resolution))
+
+    @property
+    @final
+    def recipe(self) -> dict[str, Any]:
+        """Training settings by scale and model, from recipe.toml in the benchmark's folder."""
+        folder = type(self).__module__.rpartition(".")[0]
+        return tomllib.loads((files(folder) / "recipe.toml").read_text(encoding="utf-8"))
+
+
+def plane_grid(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Coordinates (H, W, 2) of a grid with the nodes x along the first axis, y along the second."""
+    return np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).astype(np.float32)

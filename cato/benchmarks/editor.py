@@ -1,48 +1,58 @@
-"""What a hand can change of a benchmark's input, and the arrays that a model is given for it.
+"""What a visitor of the explorer can edit of a benchmark's input.
 
-An `Editor` stands between the explorer page and a benchmark: its *values* are the few numbers (or
-the painted medium) that the page shows and sends, and are what the benchmark itself draws, so that
-the values of a drawn sample give that very sample. `input_fields` and `input_shapes` have one
-editor per benchmark, `editors` finds that of a model. Where the numbers are the places of points, a
-`Control` says where each point is and which way it moves.
+An `Editor` connects the explorer page with a benchmark. Its *values* are what the page shows and
+sends: a few numbers, or a painted medium. They are equivalent to what the benchmark draws, so the
+values of a drawn sample give exactly that sample. If a value is the position of a point, its
+`Control` says where the point is and in which direction it moves. The page takes every constant
+that it needs from `Editor.describe`.
 
-Only NumPy and the meshing of a solver run here, except where `needs_solver` says otherwise.
+Only NumPy and the meshing of a solver run here, unless `needs_solver` is set.
 """
 
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
-from cato.benchmarks import Sample, get_benchmark
+from cato.benchmarks.view import is_deformed
 from cato.errors import InputError
 from cato.problem import Problem
+
+if TYPE_CHECKING:
+    from cato.benchmarks.contract import Benchmark, Sample
 
 Box = tuple[float, float, float, float]
 """Left, right, bottom and top of a part of the plane."""
 
 
-class Given(NamedTuple):
-    """What a model is asked: float32, one sample."""
+class ModelInputs(NamedTuple):
+    """Inputs and node positions of one sample, float32, as a model takes them."""
 
     inputs: np.ndarray
     coords: np.ndarray
 
+    @classmethod
+    def of_mesh(cls, coords: np.ndarray) -> "ModelInputs":
+        """A mesh (*shape, D) as the only input."""
+        return cls(np.zeros((*coords.shape[:-1], 0), np.float32), coords.astype(np.float32))
+
 
 @dataclass(frozen=True)
 class Control:
-    """One number of a hand's.
+    """One editable number.
 
     Attributes:
-        label: What it is, in words.
-        low: Smallest value: the range is that of the training data.
+        label: Its name.
+        low: Smallest value; the range is that of the training data.
         high: Largest value.
-        step: Of one press of an arrow key.
-        unit: After the value.
-        anchor: Place of its point at value 0; None for a slider.
-        along: Movement of the point for an increase by 1.
-        follows: Number of the control whose movement this point shares.
+        step: Change per press of an arrow key.
+        unit: Shown after the value.
+        anchor: Position of its point at value 0; None for a slider.
+        along: Movement of the point if the value increases by 1.
+        follows: Index of the control whose movement this point shares.
+        start: Value of the plainest input.
+        is_small: Whether the point is a small one, connected to the point it follows.
     """
 
     label: str
@@ -53,75 +63,76 @@ class Control:
     anchor: tuple[float, float] | None = None
     along: tuple[float, float] = (0.0, 1.0)
     follows: int | None = None
+    start: float = 0.0
+    is_small: bool = False
 
 
 class Editor(ABC):
-    """The input of one benchmark on one mesh, as a hand changes it. Subclasses are final.
+    """The editable input of one benchmark on one mesh. Subclasses are final.
 
     Attributes:
-        name: Of the benchmark.
         kind: How the page edits it.
-        hint: What to do, for the visitor.
-        label: What the model predicts.
-        unit: Of that.
-        is_signed: Whether zero is the middle of the colours.
+        hint: Instruction for the visitor.
         box: Part of the plane where the input is edited.
-        view: Part of the plane where fields are shown.
-        needs_solver: Whether `given` takes long and belongs into another process.
+        window: Part of the plane where fields are shown.
+        needs_solver: Whether `model_inputs` takes long and belongs into another process.
     """
 
-    name: ClassVar[str]
     kind: ClassVar[Literal["paint", "points", "void", "sliders"]]
     hint: ClassVar[str]
-    label: ClassVar[str]
-    unit: ClassVar[str] = ""
-    is_signed: ClassVar[bool] = False
     box: ClassVar[Box] = (0.0, 1.0, 0.0, 1.0)
-    view: ClassVar[Box] = (0.0, 1.0, 0.0, 1.0)
+    window: ClassVar[Box] = (0.0, 1.0, 0.0, 1.0)
     needs_solver: ClassVar[bool] = False
 
-    def __init__(self, parameters: Any) -> None:
+    def __init__(self, benchmark: "Benchmark[Any]", parameters: Any) -> None:
+        self.benchmark = benchmark
         self.parameters = parameters
-        self.benchmark: Any = get_benchmark(self.name)
-        self.problem: Problem = self.benchmark.problem_for(parameters)
+        self.problem: Problem = benchmark.problem_for(parameters)
 
-    @abstractmethod
+    def shared_coords(self) -> np.ndarray:
+        """The coordinates that all samples of the benchmark share."""
+        coords = self.benchmark.coords(self.parameters)
+        assert coords is not None
+        return coords
+
     def controls(self) -> list[Control]:
-        """What can be changed; empty where the input is painted."""
+        """The editable numbers; none if the input is painted."""
+        return []
 
-    @abstractmethod
     def neutral(self) -> np.ndarray:
         """The values of the plainest input."""
+        return np.array([control.start for control in self.controls()])
 
-    @abstractmethod
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """The values of a random input, as the benchmark draws it."""
+        return self.encode(self.benchmark.draw(rng, self.parameters))
 
-    def physical(self, values: np.ndarray) -> np.ndarray:
-        """What the benchmark's solver takes; the values themselves unless an editor says more."""
+    def encode(self, drawn: np.ndarray) -> np.ndarray:
+        """The values of what the benchmark has drawn."""
+        return drawn.ravel()
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        """What the benchmark's solver takes; inverse of `encode`."""
         return values
 
     @abstractmethod
-    def given(self, values: np.ndarray) -> Given:
-        """What the model takes: exactly the arrays of the sample with these values."""
+    def model_inputs(self, values: np.ndarray) -> ModelInputs:
+        """Exactly the inputs and coordinates of the sample with these values."""
 
-    def solve(self, values: np.ndarray) -> Sample:
-        """The true solution; raises `cato.benchmarks.rejected.Rejected` where there is none."""
-        sample: Sample = self.benchmark.solve(self.physical(values), self.parameters)
-        return sample
+    def solve(self, values: np.ndarray) -> "Sample":
+        """The true solution; raises `Rejected` if there is none."""
+        return self.benchmark.solve(self.decode(values), self.parameters)
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        """Values that came from outside, refused if they are not of this input."""
-        controls = self.controls()
+        """Validate values that came from outside; returns them as float64."""
+        name, controls = self.benchmark.name, self.controls()
         if values.shape != (len(controls),):
-            raise InputError(
-                f"{self.name} has {len(controls)} values; got shape {list(values.shape)}"
-            )
+            raise InputError(f"{name} has {len(controls)} values; got shape {list(values.shape)}")
         values = values.astype(np.float64)
         for control, value in zip(controls, values, strict=True):
             if not control.low <= value <= control.high:  # NaN is refused too
                 raise InputError(
-                    f"{self.name}: {control.label} must be from {control.low:g} to "
+                    f"{name}: {control.label} must be from {control.low:g} to "
                     f"{control.high:g}; got {value:g}"
                 )
         return values
@@ -131,24 +142,25 @@ class Editor(ABC):
         return None
 
     def describe(self) -> dict[str, Any]:
-        """All that the page needs to know, JSON-ready."""
+        """Everything that the page needs to know, JSON-ready."""
+        problem, view = self.problem, self.benchmark.view
+        num_past = problem.num_inputs if problem.time == "rollout" else 0
         return {
             "kind": self.kind,
             "hint": self.hint,
-            "label": self.label,
-            "unit": self.unit,
-            "signed": self.is_signed,
+            "label": view.label,
+            "unit": view.unit,
+            "signed": view.is_signed,
             "box": self.box,
-            "view": self.view,
+            "view": self.window,
             "controls": [asdict(control) for control in self.controls()],
-            "shape": list(self.problem.shape),
-            "outputs": list(self.problem.outputs),
-            "geometry": self.problem.geometry,
-            "periodic": any(self.problem.periodic),
-            "time": self.problem.time,
-            "numSteps": self.problem.num_steps,
+            "shape": list(problem.shape),
+            "outputs": list(problem.outputs),
+            "geometry": problem.geometry,
+            "deformed": is_deformed(problem),
+            "periodic": any(problem.periodic),
+            "time": problem.time,
+            "numSteps": problem.num_steps,
+            "times": [view.time_title(k) for k in range(-num_past, problem.num_steps)],
             "needsSolver": self.needs_solver,
         }
-
-    def _no_inputs(self, coords: np.ndarray) -> Given:
-        return Given(np.zeros((*coords.shape[:-1], 0), np.float32), coords.astype(np.float32))

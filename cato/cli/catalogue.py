@@ -7,12 +7,6 @@ from cato.config import to_dict
 from cato.models.registry import MODELS, model_entry, num_parameters
 from cato.runs.settings import options_of, recipe
 
-PUBLISHED_MILLIONS = {
-    "transolver": (2.83, 11.23, 2.81, 3.07, 2.84, 0.71),
-    "saot": (2.69, 9.65, 6.06, 5.42, 5.49, 2.04),
-}
-"""Parameters of the public settings by their layer shapes, in the order of `BENCHMARKS`."""
-
 
 def model_table() -> list[dict[str, Any]]:
     """One row for each model; sizes are those of the paper's settings."""
@@ -55,8 +49,8 @@ def benchmarks_of(name: str) -> list[str]:
 
 
 def counted_on(name: str) -> str:
-    """The benchmark at whose paper setting a model is counted: Darcy, for clouds Elasticity."""
-    return "darcy" if "grid" in model_entry(name).operator.geometries else "elasticity"
+    """The benchmark at whose paper setting a model's parameters are counted."""
+    return benchmarks_of(name)[0]
 
 
 def size_on(name: str, benchmark: str) -> int:

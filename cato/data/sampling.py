@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cato.benchmarks import Sample
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks import Rejected, Sample
 from cato.data.arrays import sample_shapes
 from cato.data.spec import DataSpec
 

@@ -8,7 +8,7 @@ import torch
 
 from cato.data.dataset import Splits, load_spec
 from cato.data.normalise import Normaliser
-from cato.data.published import read_original
+from cato.data.published import read_published
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.models.registry import build_model
@@ -45,7 +45,7 @@ def load_splits(config: RunConfig) -> Splits:
             expected_fingerprint=data.fingerprint,
         ).splits
     if data.original is not None:
-        return read_original(config.benchmark, Path(data.original))
+        return read_published(config.benchmark, Path(data.original))
     return load_spec(data_spec(config), Path(data.root))
 
 

@@ -173,8 +173,10 @@ def own_recipe(data: DataConfig, scale: str, model_name: str) -> RunConfig:
 
 
 def _recipe(benchmark: str, scale: str, model_name: str, data: dict[str, Any]) -> RunConfig:
-    room = "user_data" if benchmark == OWN else f"benchmarks/{benchmark}"
-    table = tomllib.loads((files("cato") / room / "recipe.toml").read_text())
+    if benchmark == OWN:
+        table = tomllib.loads((files("cato") / "user_data/recipe.toml").read_text())
+    else:
+        table = get_benchmark(benchmark).recipe
     if scale not in table:
         raise InputError(f"no scale {scale!r}; choose one of {', '.join(table)}")
     common, own = table[scale].get("all", {}), table[scale].get(model_name, {})

@@ -19,10 +19,9 @@ from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import FileResponse
 from starlette.requests import ClientDisconnect
 
-from cato.benchmarks.editor import Editor, Given
+from cato.benchmarks import BENCHMARKS, Editor, ModelInputs, editor_for
 from cato.errors import InputError
 from cato.serve.batching import Answer, Question
-from cato.serve.editors import EDITORS, editor_for
 from cato.serve.jobs import SolverJob, SolverJobs
 from cato.serve.models import ServedModel
 from cato.serve.service import CLIENT_GONE, Service, service_of
@@ -44,13 +43,13 @@ class Exploration:
         models: Models that have an editor.
         editors: Their editors, by the same names.
         jobs: Solver jobs.
-        given: Inputs that a solver computed, newest last.
+        computed: Inputs that a solver computed, newest last.
     """
 
     models: dict[str, ServedModel]
     editors: dict[str, Editor]
     jobs: SolverJobs
-    given: OrderedDict[tuple[str, bytes], Given] = field(default_factory=OrderedDict)
+    computed: OrderedDict[tuple[str, bytes], ModelInputs] = field(default_factory=OrderedDict)
 
     def find(self, name: str) -> tuple[ServedModel, Editor]:
         """The model of that name and its editor."""
@@ -110,9 +109,9 @@ async def list_benchmarks(exploration: Exploring) -> dict[str, Any]:
         }
         benchmark = editor.benchmark
         entry = {"name": benchmark.name, "title": benchmark.title, "models": []}
-        found.setdefault(editor.name, entry | {"about": benchmark.description})
-        found[editor.name]["models"].append(shown)
-    return {"benchmarks": [found[name] for name in EDITORS if name in found]}
+        found.setdefault(benchmark.name, entry | {"about": benchmark.description})
+        found[benchmark.name]["models"].append(shown)
+    return {"benchmarks": [found[name] for name in BENCHMARKS if name in found]}
 
 
 @router.get("/api/models/{name}/draw")
@@ -140,9 +139,9 @@ async def predict(
         values = editor.check(await _values_of(request, service))
         try:
             async with asyncio.timeout(service.settings.time_limit):
-                given = await _given(exploration, service, editor, values)
-                answer = await service.ask(_question(model, given), request)
-                body = await service.beside(_written, model, editor, given, answer)
+                inputs = await _model_inputs(exploration, service, editor, values)
+                answer = await service.ask(_question(model, inputs), request)
+                body = await service.beside(_written, model, editor, inputs, answer)
         except TimeoutError:
             limit = service.settings.time_limit
             raise HTTPException(504, f"not solved within {limit:g} s; ask again later") from None
@@ -206,34 +205,34 @@ async def _values_of(request: Request, service: Service) -> np.ndarray:
     return arrays["values"]
 
 
-async def _given(
+async def _model_inputs(
     exploration: Exploration, service: Service, editor: Editor, values: np.ndarray
-) -> Given:
+) -> ModelInputs:
     """What the model takes, computed by a solver process where that takes long."""
     if not editor.needs_solver:
-        return await service.beside(editor.given, values)
-    key = (repr((editor.name, editor.parameters)), values.tobytes())
-    if key not in exploration.given:
-        job = exploration.jobs.submit(editor, "given", values)
+        return await service.beside(editor.model_inputs, values)
+    key = (repr((editor.benchmark.name, editor.parameters)), values.tobytes())
+    if key not in exploration.computed:
+        job = exploration.jobs.submit(editor, "inputs", values)
         try:
             reply = await asyncio.wrap_future(job.finished)
         finally:
             exploration.jobs.cancel(job)  # if nobody waits any more; else it is over
         # Copies: torch wants arrays that it could write to.
         arrays = {name: array.copy() for name, array in reply.arrays.items()}
-        exploration.given[key] = Given(**arrays)
-        if len(exploration.given) > NUM_REMEMBERED:
-            exploration.given.popitem(last=False)
-    return exploration.given[key]
+        exploration.computed[key] = ModelInputs(**arrays)
+        if len(exploration.computed) > NUM_REMEMBERED:
+            exploration.computed.popitem(last=False)
+    return exploration.computed[key]
 
 
-def _question(model: ServedModel, given: Given) -> Question:
+def _question(model: ServedModel, given: ModelInputs) -> Question:
     """One sample; the nodes are left out where the model knows them."""
     coords = None if model.has_coords else given.coords[None]
     return Question(model, given.inputs[None], coords)
 
 
-def _written(model: ServedModel, editor: Editor, given: Given, answer: Answer) -> bytes:
+def _written(model: ServedModel, editor: Editor, given: ModelInputs, answer: Answer) -> bytes:
     arrays = {"outputs": answer.outputs[0], "coords": given.coords}
     if given.inputs.size:
         arrays["inputs"] = given.inputs

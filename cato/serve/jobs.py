@@ -22,18 +22,15 @@ from typing import IO, Any, Literal
 
 import numpy as np
 
-from cato.benchmarks import get_benchmark
-from cato.benchmarks.editor import Editor
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks import Editor, Rejected, get_benchmark
 from cato.config import Count, Positive
 from cato.errors import InputError
 from cato.kernels.jit import when_compiling
-from cato.serve.editors import EDITORS
 from cato.serve.wire import Message, pack, unpack
 from cato.subprocesses import start_module
 
 State = Literal["waiting", "running", "done", "failed", "cancelled"]
-Task = Literal["given", "solve"]
+Task = Literal["inputs", "solve"]
 
 
 @dataclass(frozen=True)
@@ -66,7 +63,11 @@ class SolverJob:
         self.finished.set_running_or_notify_cancel()  # only `end` ends it, not who stops waiting
         self.process: subprocess.Popen[bytes] | None = None
         self._began = 0.0
-        facts = {"benchmark": editor.name, "parameters": asdict(editor.parameters), "task": task}
+        facts = {
+            "benchmark": editor.benchmark.name,
+            "parameters": asdict(editor.parameters),
+            "task": task,
+        }
         self.request = pack(facts, {"values": values})
 
     @property
@@ -257,13 +258,14 @@ def run_task(request: Message, compiled: list[bool]) -> bytes:
     facts = request.facts
     benchmark = get_benchmark(facts["benchmark"])
     settings = type(benchmark.parameters("paper"))(**facts["parameters"])
-    editor = EDITORS[benchmark.name](settings)
+    assert benchmark.editor is not None
+    editor = benchmark.editor(benchmark, settings)
     import_module(f"cato.benchmarks.{benchmark.name}.solver")  # not part of the solver's time
     reply: dict[str, Any] = {"error": ""}
     began, arrays = time.perf_counter(), {}
     try:
-        if facts["task"] == "given":
-            arrays = editor.given(request.arrays["values"])._asdict()
+        if facts["task"] == "inputs":
+            arrays = editor.model_inputs(request.arrays["values"])._asdict()
         else:
             arrays = {"targets": editor.solve(request.arrays["values"]).targets}
     except Rejected as rejected:

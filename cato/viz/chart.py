@@ -8,11 +8,12 @@ from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 
+from cato.benchmarks.view import Window
 from cato.data.dataset import Dataset
 from cato.problem import Problem
 from cato.surrogate import Surrogate
 from cato.viz.fields import draw_mesh, new_figure
-from cato.viz.views import Window, window_of
+from cato.viz.views import window_of
 
 KINDS: dict[str, str] = {
     "learned": "which was trained with the rest of the model",

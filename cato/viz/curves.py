@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from cato.benchmarks import view_of
 from cato.problem import Problem
 from cato.viz.fields import new_figure
-from cato.viz.views import view_of
 
 
 def training_curve(log: list[dict[str, Any]]) -> Figure:

@@ -7,9 +7,11 @@ from matplotlib.axes import Axes
 from matplotlib.collections import QuadMesh
 from matplotlib.figure import Figure
 
+from cato.benchmarks import view_of
+from cato.benchmarks.view import DEFORMED, Window
 from cato.viz.cases import Case
 from cato.viz.fields import ERROR, colour_bar, draw_mesh, hide_empty, new_figure
-from cato.viz.views import DEFORMED, Window, chosen, view_of
+from cato.viz.views import chosen
 
 NUM_FRAMES = 4
 AT_REST = -1
@@ -136,5 +138,5 @@ def _frame(axes: Axes, window: Window) -> None:
 
 def with_unit(case: Case, words: str) -> str:
     """Words, and the unit of length where there is one."""
-    unit = view_of(case.problem).length_unit
+    unit = view_of(case.problem).unit
     return f"{words} ({unit})" if unit else words

@@ -7,8 +7,9 @@ from matplotlib.axes import Axes
 from matplotlib.collections import Collection, LineCollection
 from matplotlib.figure import Figure
 
+from cato.benchmarks.view import Window
 from cato.problem import Problem
-from cato.viz.views import Window, window_of
+from cato.viz.views import window_of
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
 DPI = 110

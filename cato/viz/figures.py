@@ -11,6 +11,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from cato.benchmarks.view import is_deformed
 from cato.data.dataset import Dataset
 from cato.surrogate import Surrogate
 from cato.viz.cases import Case, case_of
@@ -28,7 +29,7 @@ from cato.viz.fields import (
     value_limits,
 )
 from cato.viz.strips import strip_sample
-from cato.viz.views import is_deformed, names_of
+from cato.viz.views import names_of
 
 MAX_INPUTS = 4
 """Input channels shown."""

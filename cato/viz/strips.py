@@ -7,6 +7,7 @@ from matplotlib.axes import Axes
 from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 
+from cato.benchmarks import view_of
 from cato.viz.cases import Case
 from cato.viz.fields import (
     colour_bar,
@@ -17,7 +18,7 @@ from cato.viz.fields import (
     panel_height,
     value_limits,
 )
-from cato.viz.views import chosen, names_of, view_of
+from cato.viz.views import chosen, names_of
 
 NUM_FRAMES = 5
 """Columns of a strip."""

@@ -63,7 +63,7 @@ def _at_full_size(results: Mapping[str, Any]) -> list[Claim]:
 
 
 def _table_1() -> Claim:
-    errors = [published["cato"] for published in PAPER.values()]
+    errors = [published.error for published in PAPER.values()]
     return Claim(
         "the errors of Table 1 themselves",
         f"CATO {min(errors):.2%} to {max(errors):.2%}",

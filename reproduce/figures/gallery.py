@@ -15,6 +15,8 @@ from matplotlib.axes import Axes
 from matplotlib.collections import Collection
 from matplotlib.figure import Figure
 
+from cato.benchmarks import view_of
+from cato.benchmarks.view import is_deformed
 from cato.files import atomic_write
 from cato.viz.cases import Case
 from cato.viz.deformed import (
@@ -37,7 +39,7 @@ from cato.viz.fields import (
     value_limits,
 )
 from cato.viz.figures import draw_input
-from cato.viz.views import chosen, is_deformed, names_of, view_of
+from cato.viz.views import chosen, names_of
 
 NUM_TIMES = 5
 """Columns of a strip."""

@@ -7,7 +7,7 @@ import pytest
 
 from cato import benchmarks
 from cato.benchmarks import BENCHMARKS, SPLITS, Benchmark, Sample, Scale, get_benchmark
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks.contract import Rejected
 from cato.data.arrays import sample_shapes
 from cato.data.sampling import MAX_ATTEMPTS, generate_sample, sample_rng
 from cato.data.spec import DataSpec
@@ -136,8 +136,11 @@ class Moody(Benchmark[Mood]):
     def problem_for(self, parameters: Mood) -> Problem:
         return Problem("moody", "cloud", (3,), (), ("u",))
 
-    def sample(self, rng: np.random.Generator, parameters: Mood) -> Sample:
-        value = rng.uniform()
+    def draw(self, rng: np.random.Generator, parameters: Mood) -> np.ndarray:
+        return rng.uniform(size=1)
+
+    def solve(self, drawn: np.ndarray, parameters: Mood) -> Sample:
+        (value,) = drawn
         if value > parameters.patience:
             raise Rejected("not in the mood")
         targets = np.full((3, 1), np.nan if value < 0.1 else value, np.float32)

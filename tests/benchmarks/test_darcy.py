@@ -3,9 +3,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cato.benchmarks.contract import Rejected
 from cato.benchmarks.darcy import solver as darcy
-from cato.benchmarks.darcy.solver import TOLERANCE, five_point_matrix, random_medium, solve_darcy
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks.darcy.medium import random_medium
+from cato.benchmarks.darcy.solver import TOLERANCE, five_point_matrix, solve_darcy
 from cato.errors import InputError
 
 

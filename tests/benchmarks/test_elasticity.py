@@ -7,11 +7,12 @@ from skfem import Basis, ElementTriP2, ElementVector
 from skfem.models.elasticity import linear_elasticity
 from skfem.utils import condense, solve
 
+from cato.benchmarks.contract import Rejected
 from cato.benchmarks.elasticity import solver as elasticity
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks.elasticity import void as void_shape
 
 CIRCLE = np.zeros((5, 2))
-VOID = elasticity.draw_void(np.random.default_rng(0))
+VOID = void_shape.draw_void(np.random.default_rng(0))
 SHEAR_MODULUS = 2 * (elasticity.C1 + elasticity.C2)
 
 
@@ -203,14 +204,14 @@ def test_same_arguments_give_the_same_bits():
 @given(seed=st.integers(0, 2**32 - 1))
 @settings(deadline=None, max_examples=60)
 def test_drawn_voids_neither_fold_the_mesh_nor_move_the_square(seed):
-    void = elasticity.draw_void(np.random.default_rng(seed))
+    void = void_shape.draw_void(np.random.default_rng(seed))
     cell = elasticity.UnitCell(void)
     nodes = cell.basis.mesh.doflocs
     assert (cell.basis.mapping.detDF(cell.basis.X) > 0).all()
     x, y = nodes[:, cell.basis.mesh.t]
     assert ((x[1] - x[0]) * (y[2] - y[0]) > (x[2] - x[0]) * (y[1] - y[0])).all()
 
-    radius = elasticity.void_radius(void, np.arange(720) * np.pi / 360)
+    radius = void_shape.void_radius(void, np.arange(720) * np.pi / 360)
     area = 1 - np.pi * np.mean(radius**2)
     assert cell.basis.dx.sum() == pytest.approx(area, rel=1e-3)
     circle = elasticity.UnitCell(CIRCLE).basis.mesh.doflocs
@@ -232,7 +233,7 @@ def test_reference_mesh_is_curved_along_the_circle_only(refine):
 
 def test_coefficients_have_the_prior_covariance():
     rng = np.random.default_rng(0)
-    draws = np.stack([elasticity.draw_void(rng) for _ in range(4000)])
+    draws = np.stack([void_shape.draw_void(rng) for _ in range(4000)])
     k = np.arange(1, 6)
     expected = np.sqrt(16 / (np.pi * (k**2 + 9)))
     np.testing.assert_allclose(draws.std(axis=0), np.stack([expected, expected], 1), rtol=0.05)

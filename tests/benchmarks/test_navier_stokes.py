@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cato.benchmarks.contract import Rejected
 from cato.benchmarks.navier_stokes.solver import (
     IntegratingFactorRK4,
     TaylorGreen,
@@ -18,7 +19,6 @@ from cato.benchmarks.navier_stokes.solver import (
     no_forcing,
     solve,
 )
-from cato.benchmarks.rejected import Rejected
 from cato.errors import InputError
 
 

@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import simpson
 
+from cato.benchmarks.contract import Rejected
 from cato.benchmarks.pipe import solver as pipe
-from cato.benchmarks.rejected import Rejected
 from cato.errors import InputError
 
 BENT = pipe.draw_centreline(np.random.default_rng(0))

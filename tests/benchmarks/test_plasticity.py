@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 from scipy.interpolate import PchipInterpolator
 
+from cato.benchmarks.contract import Rejected
 from cato.benchmarks.plasticity import solver as plasticity
+from cato.benchmarks.plasticity.die import draw_die
 from cato.benchmarks.plasticity.explicit_plane_stress import advance
 from cato.benchmarks.plasticity.solver import (
     METAL,
     Material,
     Stepping,
-    draw_die,
     make_block,
     make_die,
     solve,
 )
-from cato.benchmarks.rejected import Rejected
 from cato.errors import InputError
 
 ELASTIC = Material(yield_stress=1e9)

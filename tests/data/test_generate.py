@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks.contract import Rejected
 from cato.data import generate as module
 from cato.data import sampling as draw_module
 from cato.data.generate import generate, generate_file, solve_in_parallel

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from matplotlib.collections import PathCollection, QuadMesh
 from PIL import Image
 
+from cato.benchmarks.view import DEFORMED
 from cato.errors import InputError
 from cato.inference.evaluate import evaluate
 from cato.problem import Problem
 from cato.runs.folder import open_run
 from cato.runs.load import load_splits, load_surrogate
 from cato.viz.cases import Case
-from cato.viz.views import DEFORMED
 from reproduce.compare import compare
 from reproduce.experiment import Setup
 from reproduce.figures.gallery import Answer, gallery_animation, gallery_figure

@@ -1,4 +1,4 @@
-"""What a hand changes, and the arrays that a model gets for it."""
+"""The editable values of each benchmark, and the arrays that a model gets for them."""
 
 from dataclasses import replace
 
@@ -7,38 +7,38 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cato.benchmarks import BENCHMARKS
+from cato.benchmarks import BENCHMARKS, editor_for
+from cato.benchmarks.elasticity.editor import NUM_HANDLES
 from cato.benchmarks.plasticity.benchmark import BlockMesh
 from cato.errors import InputError
-from cato.serve.editors import EDITORS, editor_for
-from cato.serve.input_shapes import PlasticityEditor
 
 SEED = 5
 
 
 def smoke(name):
-    return EDITORS[name](BENCHMARKS[name].parameters("smoke"))
+    benchmark = BENCHMARKS[name]
+    return benchmark.editor(benchmark, benchmark.parameters("smoke"))
 
 
 def within(editor):
-    """Values that a hand can reach."""
+    """Values that the page allows."""
     ranges = [st.floats(control.low, control.high) for control in editor.controls()]
     return st.tuples(*ranges).map(np.array)
 
 
 def drawn(editor):
     """The values that belong to the sample of `SEED`."""
-    if editor.name == "navier_stokes":
+    if editor.benchmark.name == "navier_stokes":
         return np.array([1.0, 1.0, float(SEED)])
     return editor.draw(np.random.default_rng(SEED))
 
 
-@pytest.mark.parametrize("name", EDITORS)
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_values_of_a_drawn_sample_give_that_very_sample(name):
     editor = smoke(name)
     sample = BENCHMARKS[name].sample(np.random.default_rng(SEED), editor.parameters)
     values = editor.check(drawn(editor))
-    inputs, coords = editor.given(values)
+    inputs, coords = editor.model_inputs(values)
     own = sample.coords
     if own is None:
         own = BENCHMARKS[name].coords(editor.parameters)
@@ -48,7 +48,7 @@ def test_values_of_a_drawn_sample_give_that_very_sample(name):
     np.testing.assert_array_equal(editor.solve(values).targets, sample.targets)
 
 
-@pytest.mark.parametrize("name", EDITORS)
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_random_and_plain_values_are_allowed_and_differ(name):
     editor = smoke(name)
     first, again, other = (editor.draw(np.random.default_rng(seed)) for seed in (1, 1, 2))
@@ -64,7 +64,7 @@ def test_what_is_painted_is_what_the_model_sees(data):
     num_nodes = editor.parameters.num_solver_nodes
     seed = data.draw(st.integers(0, 2**32))
     medium = np.random.default_rng(seed).integers(0, 2, (num_nodes, num_nodes), np.uint8)
-    inputs, _ = editor.given(editor.check(medium))
+    inputs, _ = editor.model_inputs(editor.check(medium))
     stride = editor.parameters.stride
     for (i, j), a in np.ndenumerate(inputs[..., 0]):
         assert a == (12 if medium[stride * i, stride * j] else 3)
@@ -75,12 +75,15 @@ def test_what_is_painted_is_what_the_model_sees(data):
 def test_every_foil_closes_and_its_points_lead_it(data):
     editor = smoke("airfoil")
     values = data.draw(within(editor))
-    inner = editor.given(values).coords[:, 0]
+    inner = editor.model_inputs(values).coords[:, 0]
     num_wake = 5 * (len(inner) - 1) // 22
     np.testing.assert_array_equal(inner[num_wake], inner[-1 - num_wake])
     np.testing.assert_array_equal(inner[: num_wake + 1], inner[::-1][: num_wake + 1])
     # All points up by h: so is the foil, but for the corner of the box that stays.
-    lifted = editor.given(np.full(7, 0.02)).coords[:, 0] - editor.given(np.zeros(7)).coords[:, 0]
+    lifted = (
+        editor.model_inputs(np.full(7, 0.02)).coords[:, 0]
+        - editor.model_inputs(np.zeros(7)).coords[:, 0]
+    )
     assert 0.5 * 0.02 < lifted[num_wake:-num_wake, 1].mean() < 0.02
 
 
@@ -89,7 +92,7 @@ def test_every_foil_closes_and_its_points_lead_it(data):
 def test_the_pipe_goes_through_its_points_with_their_slopes(data):
     editor = smoke("pipe")
     values = data.draw(within(editor))
-    coords = editor.given(values).coords.astype(float)
+    coords = editor.model_inputs(values).coords.astype(float)
     np.testing.assert_allclose(coords[:, -1, 1] - coords[:, 0, 1], 1.0, atol=1e-6)
     middle = coords[:, coords.shape[1] // 2]
     for control, value in zip(editor.controls(), values, strict=True):
@@ -113,8 +116,9 @@ def test_points_that_turn_the_pipe_sit_on_its_tangent():
 
 @given(values=st.tuples(*8 * [st.floats(0, 3)]))
 def test_the_die_goes_through_its_points(values):
-    editor = PlasticityEditor(BlockMesh(columns=15, rows=4))
-    heights = editor.given(np.array(values)).inputs
+    benchmark = BENCHMARKS["plasticity"]
+    editor = benchmark.editor(benchmark, BlockMesh(columns=15, rows=4))
+    heights = editor.model_inputs(np.array(values)).inputs
     np.testing.assert_allclose(heights[::2, 0, 0], values, atol=1e-6)
     assert (heights == heights[:, :1]).all()
 
@@ -123,14 +127,14 @@ def test_the_die_goes_through_its_points(values):
 @settings(max_examples=25)
 def test_the_void_stays_inside_and_so_do_the_points(data):
     editor = smoke("elasticity")
-    points = editor.given(data.draw(within(editor))).coords.astype(float)
+    points = editor.model_inputs(data.draw(within(editor))).coords.astype(float)
     assert (np.abs(points - 0.5) <= 0.5 + 1e-6).all()
     assert np.hypot(*(points - 0.5).T).min() >= 0.2 - 1e-6
 
 
 def test_triangles_of_the_cell_leave_the_void_out():
     editor = smoke("elasticity")
-    points = editor.given(editor.neutral()).coords.astype(float)
+    points = editor.model_inputs(editor.neutral()).coords.astype(float)
     a, b, c = (points[corner] for corner in editor.triangles().T)
     (ux, uy), (vx, vy) = (b - a).T, (c - a).T
     area = np.abs(ux * vy - uy * vx).sum() / 2
@@ -140,7 +144,7 @@ def test_triangles_of_the_cell_leave_the_void_out():
 
 def test_a_point_of_the_void_moves_alone_by_the_rule_of_the_page():
     """The page adds 2δ/(P − 1)·(cos kθ, sin kθ): δ at its point, −δ/(P − 1) at the others."""
-    num_points, delta = smoke("elasticity").num_points, 0.7
+    num_points, delta = NUM_HANDLES, 0.7
     angles = 2 * np.pi * np.arange(num_points) / num_points
     waves = np.arange(1, 6)[:, None]
     for moved in range(num_points):
@@ -154,11 +158,11 @@ def test_a_point_of_the_void_moves_alone_by_the_rule_of_the_page():
 
 def test_vortices_are_as_strong_and_as_large_as_asked():
     editor = smoke("navier_stokes")
-    plain = editor.physical(np.array([1.0, 1.0, 3.0]))
-    np.testing.assert_array_equal(editor.physical(np.array([2.0, 1.0, 3.0])), 2 * plain)
+    plain = editor.decode(np.array([1.0, 1.0, 3.0]))
+    np.testing.assert_array_equal(editor.decode(np.array([2.0, 1.0, 3.0])), 2 * plain)
 
     def variance_and_wavenumber(size):
-        fields = [editor.physical(np.array([1.0, size, seed])) for seed in range(40)]
+        fields = [editor.decode(np.array([1.0, size, seed])) for seed in range(40)]
         power = np.mean([np.abs(np.fft.fft2(field)) ** 2 for field in fields], axis=0)
         k = np.fft.fftfreq(len(plain), 1 / len(plain))
         return power.sum(), (power * np.hypot(k[:, None], k)).sum() / power.sum()
@@ -178,7 +182,7 @@ def test_vortices_are_as_strong_and_as_large_as_asked():
         ("airfoil", np.full(7, 0.06), "from -0.05 to 0.05; got 0.06"),
         ("pipe", np.full(9, np.nan), "got nan"),
         ("plasticity", np.full(8, -0.1), "from 0 to 3"),
-        ("navier_stokes", np.array([1.0, 1.0, np.inf]), "Number of the draw"),
+        ("navier_stokes", np.array([1.0, 1.0, np.inf]), "Seed"),
     ],
 )
 def test_other_values_are_refused(name, values, words):
@@ -186,7 +190,7 @@ def test_other_values_are_refused(name, values, words):
         smoke(name).check(values)
 
 
-@pytest.mark.parametrize("name", EDITORS)
+@pytest.mark.parametrize("name", BENCHMARKS)
 def test_the_editor_of_a_model_has_its_mesh(name):
     for scale in ("small", "smoke"):
         problem = BENCHMARKS[name].problem(scale)

@@ -13,7 +13,6 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.serve import jobs as jobs_module
-from cato.serve.editors import EDITORS
 from cato.serve.jobs import JobSettings, SolverJobs
 from cato.serve.wire import DTYPES, pack, unpack
 
@@ -52,7 +51,8 @@ def solver():
 
 
 def smoke(name):
-    return EDITORS[name](BENCHMARKS[name].parameters("smoke"))
+    benchmark = BENCHMARKS[name]
+    return benchmark.editor(benchmark, benchmark.parameters("smoke"))
 
 
 def test_a_job_finds_what_a_drawn_sample_has(solver):
@@ -67,7 +67,7 @@ def test_a_job_finds_what_a_drawn_sample_has(solver):
 
     editor = smoke("navier_stokes")
     sample = BENCHMARKS["navier_stokes"].sample(np.random.default_rng(3), editor.parameters)
-    found = solver.submit(editor, "given", np.array([1.0, 1.0, 3.0])).finished.result(60).arrays
+    found = solver.submit(editor, "inputs", np.array([1.0, 1.0, 3.0])).finished.result(60).arrays
     np.testing.assert_array_equal(found["inputs"], sample.inputs)
 
 

@@ -58,7 +58,7 @@ def test_a_prediction_is_the_model_on_the_arrays_of_the_values(client, models, n
     assert answer.status_code == 200, answer.text
     facts, arrays = unpack(answer.content)
     model, editor = models[name], client.app.state.exploration.editors[name]
-    given = editor.given(values)
+    given = editor.model_inputs(values)
     expected = model.surrogate.predict(given.inputs[None], given.coords[None])[0]
     np.testing.assert_allclose(arrays["outputs"], expected, rtol=1e-5, atol=1e-7)
     np.testing.assert_array_equal(arrays["coords"], given.coords)

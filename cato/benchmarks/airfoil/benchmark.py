@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale
+from cato.benchmarks.airfoil.editor import AirfoilEditor
+from cato.benchmarks.contract import Benchmark, PaperNumbers, Rejected, Sample, Scale
+from cato.benchmarks.published import flow_on_mesh
+from cato.benchmarks.view import View, Window
 from cato.problem import Problem
 
 
@@ -14,6 +17,11 @@ class FoilMesh:
 
     around: int
     normal: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Nodes along and across the C."""
+        return self.around, self.normal
 
 
 class Airfoil(Benchmark[FoilMesh]):
@@ -31,42 +39,37 @@ class Airfoil(Benchmark[FoilMesh]):
         "small": Scale(FoilMesh(around=111, normal=26), train=400, validation=50, test=100),
         "smoke": Scale(FoilMesh(around=45, normal=11), train=8, validation=4, test=4),
     }
+    # The C-grid reaches 40 chords; the foil is at 0 ≤ x ≤ 1, the supersonic pockets just around.
+    view = View("Mach number", names={"mach": "Mach number"}, window=Window(*AirfoilEditor.window))
+    editor = AirfoilEditor
+    # The channels are density, two velocities, pressure and Mach number.
+    published = flow_on_mesh("NACA_Cylinder", (221, 51), num_channels=5, channel=4)
+    paper = PaperNumbers(0.0041, "saot", 0.0049, public_millions={"transolver": 2.81, "saot": 6.06})
 
     def problem_for(self, parameters: FoilMesh) -> Problem:
-        """Nothing in but the mesh, the Mach number out. Axis 0 runs around the foil."""
+        """Only the mesh in, the Mach number out. Axis 0 runs around the foil."""
         return Problem(
-            self.name,
-            "mesh",
-            (parameters.around, parameters.normal),
-            inputs=(),
-            outputs=("mach",),
-            normalise=(),
+            self.name, "mesh", parameters.shape, inputs=(), outputs=("mach",), normalise=()
         )
 
-    def sample(self, rng: np.random.Generator, parameters: FoilMesh) -> Sample:
-        """Draw a foil and solve."""
-        from cato.benchmarks.airfoil.solver import draw_parameters
+    def draw(self, rng: np.random.Generator, parameters: FoilMesh) -> np.ndarray:
+        """The displacements of the control points."""
+        from cato.benchmarks.airfoil.mesh import draw_parameters
 
-        return self.solve(draw_parameters(rng), parameters)
+        return draw_parameters(rng)
 
-    def solve(self, displacements: np.ndarray, parameters: FoilMesh) -> Sample:
+    def solve(self, drawn: np.ndarray, parameters: FoilMesh) -> Sample:
         """The flow around the foil of these control displacements."""
         from cato.benchmarks.airfoil.solver import CHANNELS, solve
-        from cato.benchmarks.rejected import Rejected
 
-        shape = (parameters.around, parameters.normal)
-        solution = solve(displacements, shape)
+        solution = solve(drawn, parameters.shape)
         if not solution.converged:
             raise Rejected(f"the residual stayed at {solution.residual:.1e}")
+        diagnostics = {
+            "residual": float(solution.residual),
+            "num_iterations": float(solution.num_iterations),
+            "lift": float(solution.lift),
+            "drag": float(solution.drag),
+        }
         mach = solution.fields[..., CHANNELS.index("mach")]
-        return Sample(
-            inputs=np.zeros((*shape, 0), np.float32),
-            targets=mach[..., None].astype(np.float32),
-            coords=solution.coords.astype(np.float32),
-            diagnostics={
-                "residual": float(solution.residual),
-                "num_iterations": float(solution.num_iterations),
-                "lift": float(solution.lift),
-                "drag": float(solution.drag),
-            },
-        )
+        return Sample.on_mesh(solution.coords, mach, diagnostics)

@@ -1,10 +1,14 @@
 """Darcy flow: the pressure in a random porous medium."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale
+from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
+from cato.benchmarks.darcy.editor import DarcyEditor
+from cato.benchmarks.darcy.medium import random_medium
+from cato.benchmarks.published import Layout, Published
+from cato.benchmarks.view import View
 from cato.problem import Problem
 
 
@@ -19,6 +23,13 @@ class DarcyGrid:
     def num_solver_nodes(self) -> int:
         """Nodes per side of the solver's grid."""
         return self.stride * (self.resolution - 1) + 1
+
+
+def published_layouts(file: str, split: str, num_samples: int) -> tuple[Layout, Layout]:
+    """Permeability and pressure of one file on 421 × 421 nodes, of which every fifth is used."""
+    every_fifth, samples = np.s_[:, ::5, ::5], {split: slice(0, num_samples)}
+    coeff = Layout(file, (None, 421, 421), samples, "coeff", num_samples, every_fifth)
+    return coeff, replace(coeff, name="sol")
 
 
 class Darcy(Benchmark[DarcyGrid]):
@@ -37,6 +48,16 @@ class Darcy(Benchmark[DarcyGrid]):
         "small": Scale(DarcyGrid(resolution=29, stride=5), train=900, validation=100, test=200),
         "smoke": Scale(DarcyGrid(resolution=15, stride=2), train=24, validation=8, test=8),
     }
+    view = View(label="Pressure u")
+    editor = DarcyEditor
+    published = Published(
+        (
+            *published_layouts("piececonst_r421_N1024_smooth1.mat", "train", 1000),
+            *published_layouts("piececonst_r421_N1024_smooth2.mat", "test", 200),
+        ),
+        lambda coeff, sol: (None, coeff[..., None], sol[..., None]),
+    )
+    paper = PaperNumbers(0.0042, "saot", 0.0049, public_millions={"transolver": 2.83, "saot": 2.69})
 
     def problem_for(self, parameters: DarcyGrid) -> Problem:
         """One permeability in, one pressure out, on a uniform grid."""
@@ -46,23 +67,21 @@ class Darcy(Benchmark[DarcyGrid]):
     def coords(self, parameters: DarcyGrid) -> np.ndarray:
         """coords[i, j] = (x_i, y_j) in the unit square, boundary included."""
         x = np.arange(parameters.resolution) / (parameters.resolution - 1)
-        return np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).astype(np.float32)
+        return plane_grid(x, x)
 
-    def sample(self, rng: np.random.Generator, parameters: DarcyGrid) -> Sample:
-        """Draw a medium and solve."""
+    def draw(self, rng: np.random.Generator, parameters: DarcyGrid) -> np.ndarray:
+        """The permeability on the solver's grid."""
+        return random_medium(rng, parameters.num_solver_nodes)
+
+    def solve(self, drawn: np.ndarray, parameters: DarcyGrid) -> Sample:
+        """Solve on the fine grid, keep every `stride`-th node."""
         # Only processes that solve pay for importing a solver.
-        from cato.benchmarks.darcy.solver import random_medium
-
-        return self.solve(random_medium(rng, parameters.num_solver_nodes), parameters)
-
-    def solve(self, a: np.ndarray, parameters: DarcyGrid) -> Sample:
-        """Solve on the fine grid that a is given on, keep every `stride`-th node."""
         from cato.benchmarks.darcy.solver import solve_darcy
 
-        solution = solve_darcy(a)
+        solution = solve_darcy(drawn)
         kept = (slice(None, None, parameters.stride),) * 2
         return Sample(
-            inputs=a[kept][..., None].astype(np.float32),
+            inputs=drawn[kept][..., None].astype(np.float32),
             targets=solution.u[kept][..., None].astype(np.float32),
             diagnostics={
                 "residual": solution.residual,

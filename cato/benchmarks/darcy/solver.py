@@ -15,8 +15,7 @@ import pyamg
 import scipy.sparse as sp
 from jaxtyping import Float64
 
-from cato.benchmarks.random_field import gaussian_field
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks.contract import Rejected
 from cato.errors import InputError
 
 TOLERANCE = 1e-10
@@ -29,11 +28,6 @@ class DarcySolution(NamedTuple):
     u: Float64[np.ndarray, "n n"]
     residual: float
     num_iterations: int
-
-
-def random_medium(rng: np.random.Generator, num_nodes: int) -> Float64[np.ndarray, "n n"]:
-    """Permeability 12 where a Gaussian field is positive and 3 elsewhere, sampled on the nodes."""
-    return np.where(gaussian_field(rng, num_nodes) >= 0.0, 12.0, 3.0)
 
 
 def solve_darcy(

@@ -4,8 +4,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale
+from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale
+from cato.benchmarks.elasticity.editor import ElasticityEditor
+from cato.benchmarks.elasticity.void import draw_void
+from cato.benchmarks.published import Layout, Published
+from cato.benchmarks.view import View
 from cato.problem import Problem
+
+SAMPLES = {"train": slice(0, 1000), "test": slice(-200, None)}
 
 
 @dataclass(frozen=True)
@@ -31,9 +37,21 @@ class Elasticity(Benchmark[CellMesh]):
         "small": Scale(CellMesh(), train=400, validation=50, test=100),
         "smoke": Scale(CellMesh(), train=8, validation=4, test=4),
     }
+    view = View("Von Mises stress")
+    editor = ElasticityEditor
+    published = Published(
+        (
+            Layout("Random_UnitCell_sigma_10.npy", (972, None), SAMPLES),
+            Layout("Random_UnitCell_XY_10.npy", (972, 2, None), SAMPLES),
+        ),
+        lambda sigma, xy: (xy, None, sigma[..., None]),
+    )
+    paper = PaperNumbers(
+        0.0070, "transolver", 0.0081, public_millions={"transolver": 0.71, "saot": 2.04}
+    )
 
     def problem_for(self, parameters: CellMesh) -> Problem:
-        """Nothing in but the points, one stress out."""
+        """Only the points in, one stress out."""
         return Problem(
             self.name,
             "cloud",
@@ -43,23 +61,17 @@ class Elasticity(Benchmark[CellMesh]):
             normalise=("outputs",),
         )
 
-    def sample(self, rng: np.random.Generator, parameters: CellMesh) -> Sample:
-        """Draw a void and solve."""
-        from cato.benchmarks.elasticity.solver import draw_void
+    def draw(self, rng: np.random.Generator, parameters: CellMesh) -> np.ndarray:
+        """The Fourier coefficients of the void's edge."""
+        return draw_void(rng)
 
-        return self.solve(draw_void(rng), parameters)
-
-    def solve(self, void: np.ndarray, parameters: CellMesh) -> Sample:
+    def solve(self, drawn: np.ndarray, parameters: CellMesh) -> Sample:
         """The stress in the cell with the void of these Fourier coefficients."""
         from cato.benchmarks.elasticity.solver import solve
 
-        solution = solve(void)
-        return Sample(
-            inputs=np.zeros((parameters.num_points, 0), np.float32),
-            targets=solution.stress[:, None].astype(np.float32),
-            coords=solution.points.astype(np.float32),
-            diagnostics={
-                "residual": solution.residual,
-                "num_iterations": float(solution.iterations),
-            },
-        )
+        solution = solve(drawn)
+        diagnostics = {
+            "residual": solution.residual,
+            "num_iterations": float(solution.iterations),
+        }
+        return Sample.on_mesh(solution.points, solution.stress, diagnostics)

@@ -10,9 +10,7 @@ its volume, and no pressure is needed. The target is the von Mises stress at 972
 stay below 1 %, close to linear elasticity with E = 6(C₁ + C₂) and ν = ½. Expect a stress of about
 190 ± 140 with its largest values, 1000 or more, at the sides of the void.
 
-The void has the radius r = 0.2 + 0.2/(1 + exp r̃) with r̃ ~ N(0, 4²(−Δ + 9)⁻¹) on the circle. Of r̃ we
-keep the ten modes cos kθ, sin kθ, k = 1…5: the published data set has ten coefficients per sample,
-and many more modes make voids so ragged that 972 points cannot resolve them.
+What varies is the void, see `void`.
 
 Quadratic isoparametric triangles, by scikit-fem, on a reference mesh around a circle of radius 0.3
 whose nodes are moved along their rays until the circle is the void. The Cauchy stress is
@@ -20,7 +18,7 @@ L2-projected on piecewise linear functions. One more refinement changes it by ab
 the two clamped corners. In these the exact stress is infinite, and the computed one grows by a
 quarter with every refinement: there the data belong to this mesh, as the original's do to its own.
 
-The mesh in elasticity_mesh.npz was made once with gmsh 4.15.2: the quarter [½, 1]² outside the
+The mesh in mesh.npz was made once with gmsh 4.15.2: the quarter [½, 1]² outside the
 circle with 9 edges on the arc, 8 on each outer side, 3 on each inner one and size 0.0705 inside
 (algorithm 6, 20 smoothing steps), mirrored twice. Its 268 vertices and 704 edges are the points.
 """
@@ -37,19 +35,18 @@ from scipy import sparse
 from scipy.sparse.linalg import splu
 from skfem.helpers import dot, grad, mul
 
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks.contract import Rejected
+from cato.benchmarks.elasticity.void import CENTRE, void_radius
 
 C1, C2 = 1.863e5, 9.79e3
 TRACTION = 100.0
 NUM_POINTS = 972
-NUM_WAVES = 5
 REFERENCE_RADIUS = 0.3
 
 TOLERANCE = 1e-10
 """Largest accepted norm of the out-of-balance forces, relative to the load."""
 MAX_ITERATIONS = 15
 
-_CENTRE = 0.5
 _QUADRATURE_ORDER = 4
 # A stable body has a positive definite tangent, of which every diagonal entry is a good pivot.
 _SYMMETRIC = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
@@ -79,22 +76,6 @@ class Solution:
     def iterations(self) -> int:
         """Number of Newton steps."""
         return len(self.residuals) - 1
-
-
-def draw_void(rng: np.random.Generator) -> Float[np.ndarray, "waves 2"]:
-    """Fourier coefficients of r̃: those of cos kθ and of sin kθ, for k = 1, 2, …"""
-    k = np.arange(1, NUM_WAVES + 1)[:, None]
-    # cos kθ/√π and sin kθ/√π are the orthonormal eigenfunctions of −Δ on the circle.
-    return rng.standard_normal((NUM_WAVES, 2)) * 4 / np.sqrt(np.pi * (k**2 + 9))
-
-
-def void_radius(
-    void: Float[np.ndarray, "waves 2"], angle: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
-    """Distance r(θ) from the centre of the cell to the edge of its void."""
-    phase = np.arange(1, len(void) + 1)[:, None] * angle
-    exponent = void[:, 0] @ np.cos(phase) + void[:, 1] @ np.sin(phase)
-    return 0.2 + 0.2 / (1 + np.exp(exponent))
 
 
 def solve(
@@ -235,13 +216,13 @@ def morph(
     nodes: Float[np.ndarray, "2 n"], void: Float[np.ndarray, "waves 2"]
 ) -> Float[np.ndarray, "2 n"]:
     """Move nodes along their rays so that the circle becomes the void; the square stays."""
-    ray = nodes - _CENTRE
+    ray = nodes - CENTRE
     distance = np.hypot(*ray)
     ray = ray / distance
     edge = void_radius(void, np.arctan2(ray[1], ray[0]))
     outer = 0.5 / np.abs(ray).max(axis=0)
     depth = (distance - REFERENCE_RADIUS) / (outer - REFERENCE_RADIUS)
-    return _CENTRE + ray * (edge + depth * (outer - edge))
+    return CENTRE + ray * (edge + depth * (outer - edge))
 
 
 @skfem.BilinearForm
@@ -290,10 +271,10 @@ def reference_cell(refine: int = 0) -> Reference:
 def _rounded(mesh: Any) -> Any:
     """The mesh with the nodes of the void's edge on the circle instead of its chords."""
     edge = mesh.facets_satisfying(
-        lambda x: np.hypot(*(x - _CENTRE)) < REFERENCE_RADIUS + 0.1, boundaries_only=True
+        lambda x: np.hypot(*(x - CENTRE)) < REFERENCE_RADIUS + 0.1, boundaries_only=True
     )
     nodes = mesh.dofs.get_facet_dofs(edge).flatten()
     doflocs = mesh.doflocs.copy()
-    ray = doflocs[:, nodes] - _CENTRE
-    doflocs[:, nodes] = _CENTRE + REFERENCE_RADIUS * ray / np.hypot(*ray)
+    ray = doflocs[:, nodes] - CENTRE
+    doflocs[:, nodes] = CENTRE + REFERENCE_RADIUS * ray / np.hypot(*ray)
     return replace(mesh, doflocs=doflocs)

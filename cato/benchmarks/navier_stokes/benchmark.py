@@ -4,7 +4,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale
+from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
+from cato.benchmarks.navier_stokes.editor import NavierStokesEditor
+from cato.benchmarks.published import Layout, Published
+from cato.benchmarks.view import View
 from cato.problem import Problem
 
 NUM_PAST, NUM_FUTURE = 10, 10
@@ -17,6 +20,16 @@ class TorusGrid:
 
     resolution: int
     stride: int
+
+    @property
+    def num_solver_nodes(self) -> int:
+        """Nodes per side of the solver's grid."""
+        return self.stride * self.resolution
+
+    def past(self, frames: np.ndarray) -> np.ndarray:
+        """The first frames (T, n, n) of the solver, as input channels of a sample."""
+        kept = frames[:NUM_PAST, :: self.stride, :: self.stride].astype(np.float32)
+        return np.ascontiguousarray(np.moveaxis(kept, 0, -1))
 
 
 class NavierStokes(Benchmark[TorusGrid]):
@@ -36,6 +49,26 @@ class NavierStokes(Benchmark[TorusGrid]):
         "small": Scale(TorusGrid(resolution=32, stride=4), train=400, validation=50, test=100),
         "smoke": Scale(TorusGrid(resolution=16, stride=2), train=8, validation=4, test=4),
     }
+    view = View("Vorticity w", is_signed=True, names={"w": "vorticity"}, first_time=NUM_PAST + 1)
+    editor = NavierStokesEditor
+    published = Published(
+        (
+            Layout(
+                "NavierStokes_V1e-5_N1200_T20.mat",
+                (None, 64, 64, NUM_PAST + NUM_FUTURE),
+                {"train": slice(0, 1000), "test": slice(-200, None)},
+                "u",
+            ),
+        ),
+        lambda u: (None, u[..., :NUM_PAST], np.moveaxis(u[..., NUM_PAST:], -1, 1)[..., None]),
+    )
+    paper = PaperNumbers(
+        0.0319,
+        "saot",
+        0.0675,
+        is_highlighted=True,
+        public_millions={"transolver": 11.23, "saot": 9.65},
+    )
 
     def problem_for(self, parameters: TorusGrid) -> Problem:
         """Ten past frames in, the next out, rolled out ten times."""
@@ -55,23 +88,22 @@ class NavierStokes(Benchmark[TorusGrid]):
     def coords(self, parameters: TorusGrid) -> np.ndarray:
         """coords[i, j] = (i, j) / n: the torus has no boundary."""
         x = np.arange(parameters.resolution) / parameters.resolution
-        return np.stack(np.meshgrid(x, x, indexing="ij"), axis=-1).astype(np.float32)
+        return plane_grid(x, x)
 
-    def sample(self, rng: np.random.Generator, parameters: TorusGrid) -> Sample:
-        """Draw an initial vorticity and solve."""
+    def draw(self, rng: np.random.Generator, parameters: TorusGrid) -> np.ndarray:
+        """The initial vorticity on the solver's grid."""
         from cato.benchmarks.navier_stokes.solver import draw_vorticity
 
-        initial = draw_vorticity(rng, parameters.stride * parameters.resolution)
-        return self.solve(initial, parameters)
+        return draw_vorticity(rng, parameters.num_solver_nodes)
 
-    def solve(self, initial: np.ndarray, parameters: TorusGrid) -> Sample:
+    def solve(self, drawn: np.ndarray, parameters: TorusGrid) -> Sample:
         """Compute twenty time units and keep every `stride`-th node, as the original does."""
         from cato.benchmarks.navier_stokes.solver import enstrophy_tail, solve
 
-        frames = solve(initial, times=range(1, NUM_PAST + NUM_FUTURE + 1))
-        kept = frames[:, :: parameters.stride, :: parameters.stride].astype(np.float32)
+        frames = solve(drawn, times=range(1, NUM_PAST + NUM_FUTURE + 1))
+        future = frames[NUM_PAST:, :: parameters.stride, :: parameters.stride, None]
         return Sample(
-            inputs=np.ascontiguousarray(np.moveaxis(kept[:NUM_PAST], 0, -1)),
-            targets=np.ascontiguousarray(kept[NUM_PAST:, ..., None]),
+            inputs=parameters.past(frames),
+            targets=np.ascontiguousarray(future.astype(np.float32)),
             diagnostics={"enstrophy_tail": enstrophy_tail(frames[-1])},
         )

@@ -31,7 +31,7 @@ import numpy as np
 import scipy.fft
 from jaxtyping import Complex, Float, Float64
 
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks.contract import Rejected
 from cato.errors import InputError
 
 NUM_RANDOM_WAVES = 127

@@ -32,7 +32,7 @@ from scipy.interpolate import CubicHermiteSpline
 from scipy.sparse.linalg import splu
 from skfem.helpers import dot, grad
 
-from cato.benchmarks.rejected import Rejected
+from cato.benchmarks.contract import Rejected
 from cato.errors import InputError
 
 LENGTH = 10.0

@@ -4,7 +4,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale
+from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
+from cato.benchmarks.plasticity.die import DIE_SPEED, DURATION, HEIGHT, LENGTH, draw_die
+from cato.benchmarks.plasticity.editor import PlasticityEditor
+from cato.benchmarks.published import Fields, Layout, Published
+from cato.benchmarks.view import View
 from cato.problem import Problem
 
 NUM_FRAMES = 20
@@ -16,6 +20,25 @@ class BlockMesh:
 
     columns: int
     rows: int
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Node columns and rows."""
+        return self.columns, self.rows
+
+
+def assemble_published(die: np.ndarray, output: np.ndarray) -> Fields:
+    """The height of the die for every node of a column; time before the mesh.
+
+    The four channels keep their order: position (x, y), then displacement (dx, dy), in the
+    file's own frame. The coordinates are the reference grid of the generated benchmark, which
+    numbers columns and rows and is not tied to that frame.
+    """
+    heights = np.broadcast_to(die[:, :, None, None], (*output.shape[:3], 1))
+    return None, heights, np.moveaxis(output, 3, 1)
+
+
+FILE, SAMPLES = "plas_N987_T20.mat", {"train": slice(0, 900), "test": slice(-80, None)}
 
 
 class Plasticity(Benchmark[BlockMesh]):
@@ -35,13 +58,37 @@ class Plasticity(Benchmark[BlockMesh]):
         "small": Scale(BlockMesh(columns=51, rows=16), train=400, validation=50, test=80),
         "smoke": Scale(BlockMesh(columns=21, rows=7), train=8, validation=4, test=4),
     }
+    view = View(
+        "Displacement",
+        "mm",
+        first_time=DURATION / NUM_FRAMES,
+        time_step=DURATION / NUM_FRAMES,
+        time_unit="ms",
+        die_travel=DIE_SPEED * DURATION,
+    )
+    editor = PlasticityEditor
+    published = Published(
+        (
+            Layout(FILE, (None, 101), SAMPLES, "input", 987),
+            Layout(FILE, (None, 101, 31, NUM_FRAMES, 4), SAMPLES, "output", 987),
+        ),
+        assemble_published,
+        normalise=("inputs",),
+    )
+    paper = PaperNumbers(
+        0.0005,
+        "saot",
+        0.0009,
+        is_highlighted=True,
+        public_millions={"transolver": 2.84, "saot": 5.49},
+    )
 
     def problem_for(self, parameters: BlockMesh) -> Problem:
         """One die height in, position and displacement out, at requested times."""
         return Problem(
             self.name,
             "mesh",
-            (parameters.columns, parameters.rows),
+            parameters.shape,
             inputs=("die",),
             outputs=("x", "y", "dx", "dy"),
             time="conditioned",
@@ -51,25 +98,19 @@ class Plasticity(Benchmark[BlockMesh]):
 
     def coords(self, parameters: BlockMesh) -> np.ndarray:
         """The undeformed mesh, in units of the block's length."""
-        from cato.benchmarks.plasticity.solver import HEIGHT, LENGTH
-
         x = np.linspace(0, 1, parameters.columns)
-        y = np.linspace(0, HEIGHT / LENGTH, parameters.rows)
-        return np.stack(np.meshgrid(x, y, indexing="ij"), axis=-1).astype(np.float32)
+        return plane_grid(x, np.linspace(0, HEIGHT / LENGTH, parameters.rows))
 
-    def sample(self, rng: np.random.Generator, parameters: BlockMesh) -> Sample:
-        """Draw a die and press."""
-        from cato.benchmarks.plasticity.solver import draw_die
+    def draw(self, rng: np.random.Generator, parameters: BlockMesh) -> np.ndarray:
+        """The heights of the die's knots."""
+        return draw_die(rng)
 
-        return self.solve(draw_die(rng), parameters)
-
-    def solve(self, knots: np.ndarray, parameters: BlockMesh) -> Sample:
+    def solve(self, drawn: np.ndarray, parameters: BlockMesh) -> Sample:
         """The motion of the block under the die with these knot heights."""
         from cato.benchmarks.plasticity.solver import solve
 
-        shape = (parameters.columns, parameters.rows)
-        solution = solve(knots, shape, NUM_FRAMES)
-        die = np.broadcast_to(solution.die_height[:, None, None], (*shape, 1))
+        solution = solve(drawn, parameters.shape, NUM_FRAMES)
+        die = np.broadcast_to(solution.die_height[:, None, None], (*parameters.shape, 1))
         return Sample(
             inputs=die.astype(np.float32),
             targets=solution.fields.astype(np.float32),

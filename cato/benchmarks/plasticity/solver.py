@@ -19,8 +19,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.interpolate import PchipInterpolator
 
+from cato.benchmarks.contract import Rejected
+from cato.benchmarks.plasticity.die import DIE_SPEED, DURATION, HEIGHT, LENGTH, die_curve
 from cato.benchmarks.plasticity.explicit_plane_stress import (
     COLLAPSED,
     REACHED_END,
@@ -28,14 +29,8 @@ from cato.benchmarks.plasticity.explicit_plane_stress import (
     advance,
     stable_step,
 )
-from cato.benchmarks.rejected import Rejected
 from cato.errors import InputError
 
-LENGTH, HEIGHT = 50.0, 15.0
-"""Of the block, in mm."""
-NUM_KNOTS, MAX_KNOT = 8, 3.0
-DIE_SPEED, DURATION = 3.0, 1.0
-"""In mm/ms and ms."""
 MAX_PLASTIC_STRAIN = 3.0
 """Beyond it an element is a thin flash that no longer resolves anything."""
 MAX_ENERGY_ERROR = 0.01
@@ -135,18 +130,6 @@ class Solution:
     max_penetration: float
     energy: Energy
     num_steps: int
-
-
-def draw_die(rng: np.random.Generator) -> Float[np.ndarray, " K"]:
-    """Draw the 8 knot heights of a die in mm."""
-    return rng.uniform(0.0, MAX_KNOT, NUM_KNOTS)
-
-
-def die_curve(knots: Float[np.ndarray, " K"]) -> PchipInterpolator:
-    """The die's height above the undeformed block, flat beyond the block's ends."""
-    spacing = LENGTH / (len(knots) - 1)
-    x = spacing * np.arange(-1, len(knots) + 1)
-    return PchipInterpolator(x, np.pad(knots, 1, mode="edge"))
 
 
 def make_die(knots: Float[np.ndarray, " K"]) -> Die:

@@ -1,7 +1,7 @@
 """Files in exactly the published layouts, with few samples."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +11,10 @@ import pytest
 import torch
 from scipy.io import savemat
 
+from cato.benchmarks import get_benchmark
+from cato.benchmarks.published import Published
 from cato.data.dataset import Dataset, Splits
-from cato.data.published import ORIGINALS, Original
+from cato.data.published import read_files
 from cato.errors import InputError
 
 Arrays = dict[tuple[str, str], np.ndarray]
@@ -30,17 +32,37 @@ SMALL = {  # the same splits with few samples: 3 + 1, and 2 for testing; the fil
 }
 
 
-def shrink(benchmark: str) -> Original:
-    original = ORIGINALS[benchmark]
+@dataclass(frozen=True)
+class Files:
+    """The published files of a benchmark, perhaps with few samples."""
+
+    benchmark: str
+    published: Published
+    num_validation: int
+
+    def read(self, folder: Path) -> Splits:
+        return read_files(
+            get_benchmark(self.benchmark), self.published, folder, self.num_validation
+        )
+
+
+def full(benchmark: str) -> Files:
+    definition = get_benchmark(benchmark)
+    assert definition.published is not None
+    return Files(benchmark, definition.published, definition.scale("paper").validation)
+
+
+def shrink(benchmark: str) -> Files:
+    published = full(benchmark).published
     layouts = tuple(
         replace(
             layout,
             samples={k: SMALL[s.start, s.stop] for k, s in layout.samples.items()},
             at_least=6,
         )
-        for layout in original.layouts
+        for layout in published.layouts
     )
-    return replace(original, layouts=layouts, validation=1)
+    return Files(benchmark, replace(published, layouts=layouts), 1)
 
 
 def make(benchmark: str, dtype: Any = np.float32) -> Arrays:
@@ -48,7 +70,7 @@ def make(benchmark: str, dtype: Any = np.float32) -> Arrays:
     rng = np.random.default_rng(0)
     return {
         (a.file, a.name): rng.random([n or NUM for n in a.shape], np.float32).astype(dtype)
-        for a in ORIGINALS[benchmark].layouts
+        for a in full(benchmark).published.layouts
     }
 
 
@@ -98,9 +120,9 @@ def same(a: Splits, b: Splits) -> bool:
     )
 
 
-def refused(original: Original, folder: Path) -> str:
+def refused(files: Files, folder: Path) -> str:
     with pytest.raises(InputError) as error:
-        original.read(folder)
+        files.read(folder)
     message = str(error.value)
     assert "\n" not in message
     return message

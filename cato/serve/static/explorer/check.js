@@ -2,7 +2,7 @@
 
 import { figure } from "./colour.js";
 import { FieldPanel, rangeOf } from "./field.js";
-import { errorFrame, framesOf, isDeformed, relativeError } from "./scene.js";
+import { errorFrame, framesOf, relativeError } from "./scene.js";
 import { ask } from "./wire.js";
 
 const POLL = 200;
@@ -83,8 +83,8 @@ export class Check {
     const truth = framesOf(editor, prediction.mesh, targets);
     const errors = truth.map((frame, k) => errorFrame(editor, prediction.frames[k], frame));
     const range = rangeOf([...truth, ...prediction.frames], editor.signed);
-    const errorRange = rangeOf(errors, !isDeformed(editor));
-    if (isDeformed(editor)) errorRange[0] = 0;
+    const errorRange = rangeOf(errors, !editor.deformed);
+    if (editor.deformed) errorRange[0] = 0;
     this.result = { editor, prediction, truth, errors, range, errorRange };
     this.#setStale(false);
     this.#tell(relativeError(prediction.outputs.data, targets.data), facts, prediction);
@@ -124,7 +124,7 @@ export class Check {
     TITLES.forEach((title, number) => { this.panels[number].caption.textContent = title + time; });
     solver.show({ ...common, frame: truth[k], range, map, label: editor.label });
     model.show({ ...common, frame: prediction.frames[k], range, map, label: editor.label });
-    const [errorMap, label] = isDeformed(editor)
+    const [errorMap, label] = editor.deformed
       ? ["sequential", "Distance between model and solver"]
       : ["diverging", "Model − solver"];
     error.show({ ...common, frame: errors[k], range: errorRange, map: errorMap, label });

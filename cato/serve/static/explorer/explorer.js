@@ -5,13 +5,12 @@ import { FieldPanel, rangeOf } from "./field.js";
 import { boxAround, GridPanel } from "./grid.js";
 import { PaintEditor } from "./paint.js";
 import { drawDie, PointsEditor, SlidersEditor } from "./points.js";
-import { framesOf, isDeformed, meshOf, pastFrames } from "./scene.js";
+import { framesOf, meshOf, pastFrames } from "./scene.js";
 import { Timeline } from "./timeline.js";
 import { ask } from "./wire.js";
 
 const EDITORS = { paint: PaintEditor, points: PointsEditor, void: PointsEditor, sliders: SlidersEditor };
 const FIRST_SEED = 4;
-const DIE_TRAVEL = 3;
 const find = (id) => document.getElementById(id);
 
 const page = {
@@ -58,7 +57,7 @@ async function changed() {
 async function predict() {
   const { model, editor } = page;
   const values = { data: editor.values.data.slice(), shape: editor.values.shape };
-  if (model.editor.needsSolver) find("speed").textContent = "The solver computes the first ten frames …";
+  if (model.editor.needsSolver) find("speed").textContent = "The solver computes the given frames …";
   const began = performance.now();
   const { facts, arrays } = await ask(`models/${model.name}/predict`, { method: "POST", arrays: { values } });
   if (model !== page.model) return; // another benchmark was chosen meanwhile
@@ -76,13 +75,11 @@ function understand(editor, values, facts, arrays) {
   const mesh = meshOf(editor, coords, triangles);
   const frames = framesOf(editor, mesh, outputs);
   const past = editor.time === "rollout" ? pastFrames(editor, mesh, inputs) : [];
-  const overlayAt = (k) => isDeformed(editor)
+  const overlayAt = (k) => editor.die
     ? (context, place, density) =>
-        drawDie(context, place, density, editor, inputs, (DIE_TRAVEL * (k + 1)) / frames.length)
+        drawDie(context, place, density, editor, inputs, (editor.die.travel * (k + 1)) / frames.length)
     : null;
-  const timeAt = (k) => editor.time === "rollout"
-    ? `t = ${past.length + k + 1}`
-    : `t = ${((k + 1) / frames.length).toFixed(2)} ms`;
+  const timeAt = (k) => editor.times[past.length + k];
   return {
     timeAt, values, outputs, mesh, frames, past, overlayAt, coords, chart, inputs,
     seconds: facts.seconds, range: rangeOf([...past, ...frames], editor.signed),
@@ -92,18 +89,18 @@ function understand(editor, values, facts, arrays) {
 function show() {
   const { model, prediction } = page;
   const { shape } = model.editor;
-  const isFlat = isDeformed(model.editor);
+  const { die, deformed } = model.editor;
   const triangles = prediction.mesh.triangles;
-  const block = isFlat ? prediction.coords.data.map((value) => 50 * value) : prediction.mesh.positions;
+  const block = die ? prediction.coords.data.map((value) => die.length * value) : prediction.mesh.positions;
   page.editor.setPrediction({
     mesh: { positions: block, triangles, shape },
-    inputs: isFlat ? prediction.inputs : null,
+    inputs: die ? prediction.inputs : null,
     past: prediction.past,
   });
   const { past, frames, timeAt } = prediction;
   const words = (k) => timeAt(k - past.length)
     + (past.length ? ` (${k < past.length ? "given" : "predicted"})` : "");
-  timeline.setUp(past.length + frames.length, words, isFlat ? 10 : 5);
+  timeline.setUp(past.length + frames.length, words, deformed ? 10 : 5);
   if (page.isNew || past.length) timeline.present();
   page.isNew = false;
   showCharts();
@@ -135,7 +132,7 @@ function showCharts() {
   const nodes = { positions: prediction.coords.data, triangles, shape };
   const isCloud = model.editor.geometry === "cloud";
   [find("chart-mesh").hidden, find("chart-cloud").hidden] = [isCloud, !isCloud];
-  const isWhole = model.editor.geometry === "grid" || isDeformed(model.editor);
+  const isWhole = model.editor.geometry === "grid" || model.editor.deformed;
   const window = isWhole ? boxAround(nodes.positions) : view;
   physical.show(nodes, window, "x to the right, y upwards");
   const zeta = { ...nodes, positions: prediction.chart.data };

@@ -1,4 +1,4 @@
-// The Darcy medium, painted with a round brush: by pointer, or by arrow keys and space.
+// A medium of two materials, painted with a round brush: by pointer, or by arrow keys and space.
 
 import { themed } from "./colour.js";
 import { fit, shapeStage } from "./raster.js";
@@ -22,14 +22,12 @@ export class PaintEditor {
     this.size = editor.paint.size;
     root.innerHTML = template;
     this.stage = root.querySelector(".stage");
-    this.stage.setAttribute("aria-label", "Porous medium. Arrow keys move the brush, Space paints.");
+    this.stage.setAttribute("aria-label", `${editor.paint.label}. Arrow keys move the brush, Space paints.`);
     this.canvas = root.querySelector("canvas");
     this.range = root.querySelector("input");
     this.buttons = [...root.querySelectorAll("button")];
     for (const button of this.buttons) {
-      const isHigh = button.dataset.colour === "1";
-      const value = isHigh ? editor.paint.high : editor.paint.low;
-      button.textContent = `${isHigh ? "Permeable" : "Tight"} (a = ${value})`;
+      button.textContent = editor.paint.names[Number(button.dataset.colour)];
       button.addEventListener("click", () => this.#choose(Number(button.dataset.colour)));
     }
     this.range.addEventListener("input", () => this.redraw());

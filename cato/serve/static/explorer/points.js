@@ -11,7 +11,7 @@ const clamp = (value, low, high) => Math.max(low, Math.min(high, value));
 class LinearPoints {
   constructor({ controls }) {
     this.controls = controls;
-    this.handles = controls.map((control) => ({ ...control, isSmall: control.label.startsWith("Slope") }));
+    this.handles = controls.map((control) => ({ ...control, isSmall: control.is_small }));
   }
 
   place(values, number) {
@@ -72,12 +72,14 @@ class VoidPoints {
   place(values, number) {
     const radius = this.reading(values, number);
     const { angle } = this.handles[number];
-    return [0.5 + radius * Math.cos(angle), 0.5 + radius * Math.sin(angle)];
+    const { centre } = this.law;
+    return [centre + radius * Math.cos(angle), centre + radius * Math.sin(angle)];
   }
 
   pull(values, number, [x, y]) {
     const { angle } = this.handles[number];
-    this.#setRadius(values, number, (x - 0.5) * Math.cos(angle) + (y - 0.5) * Math.sin(angle));
+    const { centre } = this.law;
+    this.#setRadius(values, number, (x - centre) * Math.cos(angle) + (y - centre) * Math.sin(angle));
   }
 
   nudge(values, number, presses) {
@@ -228,10 +230,10 @@ export class PointsEditor {
   }
 }
 
-/** The die above the block, lowered by so many mm. */
+/** The die above the block, moved down by a distance. */
 export function drawDie(context, place, density, editor, inputs, lowered) {
   const [columns, rows] = editor.shape;
-  const length = 50, height = 15;
+  const { length, height } = editor.die;
   context.beginPath();
   // Beyond the block the die goes on flat.
   for (let i = -1; i <= columns; i += 1) {
@@ -283,10 +285,12 @@ export class SlidersEditor {
   }
 
   setPrediction({ past }) {
-    const [frame] = past;
-    const { box, label, unit } = this.editor;
-    const range = rangeOf([frame], true);
-    this.panel.show({ frame, range, box, label: `${label} at t = 1`, unit, map: "diverging" });
+    const { box, label, unit, signed, times } = this.editor;
+    const frame = past[0];
+    this.panel.element.hidden = !frame;
+    if (!frame) return;
+    const map = signed ? "diverging" : "sequential";
+    this.panel.show({ frame, range: rangeOf([frame], signed), box, label: `${label} at ${times[0]}`, unit, map });
   }
 
   redraw() {

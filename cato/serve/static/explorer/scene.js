@@ -30,9 +30,6 @@ function wrapped(editor, values) {
 const channel = (data, start, nodes, channels, number) =>
   Float32Array.from({ length: nodes }, (_, k) => data[start + k * channels + number]);
 
-/** Whether the outputs are positions and displacements: drawn as a deformed mesh. */
-export const isDeformed = (editor) => editor.outputs.includes("dx");
-
 /** Frames of outputs (*frames, *mesh, channels). */
 export function framesOf(editor, mesh, outputs) {
   const nodes = count(editor.shape);
@@ -41,7 +38,7 @@ export function framesOf(editor, mesh, outputs) {
   const at = (name) => editor.outputs.indexOf(name);
   return Array.from({ length: outputs.data.length / size }, (_, frame) => {
     const read = (number) => channel(outputs.data, frame * size, nodes, channels, number);
-    if (isDeformed(editor)) {
+    if (editor.deformed) {
       const [x, y, dx, dy] = ["x", "y", "dx", "dy"].map((name) => read(at(name)));
       const positions = Float32Array.from({ length: 2 * nodes }, (_, k) => (k % 2 ? y : x)[k >> 1]);
       return { ...mesh, positions, values: dx.map((value, k) => Math.hypot(value, dy[k])) };
@@ -62,7 +59,7 @@ export function pastFrames(editor, mesh, inputs) {
 
 /** How far a predicted frame is from the true one, on the true mesh. */
 export function errorFrame(editor, predicted, truth) {
-  const values = isDeformed(editor)
+  const values = editor.deformed
     ? truth.values.map((_, k) => Math.hypot(
         predicted.positions[2 * k] - truth.positions[2 * k],
         predicted.positions[2 * k + 1] - truth.positions[2 * k + 1],

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.fft
 
-from cato.benchmarks.random_field import NUM_MODES, cosine_sum, gaussian_field, spectrum
+from cato.benchmarks.darcy.medium import NUM_MODES, cosine_sum, gaussian_field, spectrum
 
 
 def test_cosine_sum_is_the_plain_sum() -> None:

@@ -6,10 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from published import Arrays, make, on_mesh, shrink, write
+from published import Arrays, full, make, on_mesh, shrink, write
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
-from cato.data.published import ORIGINALS
 
 SPLITS = {"train": [0, 1, 2], "validation": [3], "test": [6, 7]}
 FIRST = SPLITS | {"test": [0, 1]}
@@ -20,7 +19,7 @@ Stock = Callable[[str], tuple[Path, Arrays]]
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stock]:
     """Files that no test changes, and what was written."""
-    root, written = tmp_path_factory.mktemp("original"), dict[str, Arrays]()
+    root, written = tmp_path_factory.mktemp("published"), dict[str, Arrays]()
 
     def provide(benchmark: str) -> tuple[Path, Arrays]:
         if benchmark not in written:
@@ -66,12 +65,12 @@ FIRST_TEST = {"darcy": 0, "elasticity": 1800, "plasticity": 907}
 
 @pytest.mark.parametrize("benchmark", BENCHMARKS)
 def test_table_is_the_published_one(benchmark: str) -> None:
-    original = ORIGINALS[benchmark]
-    assert [(a.file, a.name) for a in original.layouts] == [
+    files = full(benchmark)
+    assert [(a.file, a.name) for a in files.published.layouts] == [
         (file, name) for file, name, _ in PUBLISHED[benchmark]
     ]
     scale = get_benchmark(benchmark).scale("paper")
-    for layout, (*_, shape) in zip(original.layouts, PUBLISHED[benchmark], strict=True):
+    for layout, (*_, shape) in zip(files.published.layouts, PUBLISHED[benchmark], strict=True):
         assert layout.expected.endswith(shape)
         every = range(NUM_PUBLISHED.get(benchmark, 2310))
         if "train" in layout.samples:
@@ -79,7 +78,7 @@ def test_table_is_the_published_one(benchmark: str) -> None:
         if "test" in layout.samples:
             first = FIRST_TEST.get(benchmark, 1000)
             assert every[layout.samples["test"]] == range(first, first + scale.test)
-    assert original.validation == scale.validation
+    assert files.num_validation == scale.validation
 
 
 @pytest.mark.parametrize(

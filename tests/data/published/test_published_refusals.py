@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from published import Writer, make, refused, same, shrink, write, write_v5, write_v73
+from published import Writer, full, make, refused, same, shrink, write, write_v5, write_v73
 from scipy.io import savemat
 from scipy.sparse import csc_array
 
-from cato.data.published import ORIGINALS, read_original
+from cato.data.published import read_published
 from cato.errors import InputError
 
 SIGMA = "Random_UnitCell_sigma_10.npy"
@@ -25,10 +25,10 @@ SIGMA = "Random_UnitCell_sigma_10.npy"
 def test_files_may_be_one_folder_down(folder: Path) -> None:
     arrays = make("elasticity")
     write(folder / "Meshes", arrays)
-    original = shrink("elasticity")
-    assert same(original.read(folder), original.read(folder / "Meshes"))
+    files = shrink("elasticity")
+    assert same(files.read(folder), files.read(folder / "Meshes"))
     (folder / "Meshes" / "Random_UnitCell_XY_10.npy").rename(folder / "Random_UnitCell_XY_10.npy")
-    assert len(original.read(folder).test) == 2
+    assert len(files.read(folder).test) == 2
 
 
 def test_two_files_of_one_name(folder: Path) -> None:
@@ -44,16 +44,17 @@ def test_two_files_of_one_name(folder: Path) -> None:
 
 
 def test_missing_folder_and_benchmark(folder: Path) -> None:
-    message = refused(ORIGINALS["pipe"], folder / "no")
+    message = refused(full("pipe"), folder / "no")
     assert message == (
-        f"{folder / 'no'} is no folder; give the one that holds Pipe_X.npy, Pipe_Y.npy, Pipe_Q.npy"
+        f"{folder / 'no'} is not a folder; give the one that holds Pipe_X.npy, Pipe_Y.npy, "
+        "Pipe_Q.npy"
     )
     with pytest.raises(InputError, match="no benchmark 'tube'; choose one of darcy"):
-        read_original("tube", folder)
+        read_published("tube", folder)
 
 
 def test_missing_files(folder: Path) -> None:
-    assert refused(ORIGINALS["airfoil"], folder) == (
+    assert refused(full("airfoil"), folder) == (
         f"NACA_Cylinder_X.npy with real numbers of shape (≥ 1200, 221, 51) is neither in {folder} "
         f"nor in a folder in it; of the 3 airfoil files needed, found: none"
     )
@@ -62,12 +63,12 @@ def test_missing_files(folder: Path) -> None:
     (folder / "NACA_Cylinder_Q.npy").mkdir()
     (folder / "deep" / "deeper").mkdir(parents=True)
     np.save(folder / "deep" / "deeper" / "NACA_Cylinder_Q.npy", 0)
-    assert refused(ORIGINALS["airfoil"], folder) == (
+    assert refused(full("airfoil"), folder) == (
         f"NACA_Cylinder_Q.npy with real numbers of shape (≥ 1200, 5, 221, 51) is neither in "
         f"{folder} nor in a folder in it; of the 3 airfoil files needed, found: "
         f"NACA_Cylinder_X.npy, NACA_Cylinder_Y.npy"
     )
-    message = refused(ORIGINALS["plasticity"], folder)
+    message = refused(full("plasticity"), folder)
     assert message.startswith("plas_N987_T20.mat with the variable 'input', real numbers of shape")
 
 
@@ -100,7 +101,7 @@ def test_wrong_arrays(change: Any, found: str, folder: Path) -> None:
 def test_too_few_samples_for_the_published_splits(folder: Path) -> None:
     for name, shape in ((SIGMA, (972, 1199)), ("Random_UnitCell_XY_10.npy", (972, 2, 1199))):
         np.save(folder / name, np.ones(shape, np.float32))
-    message = refused(ORIGINALS["elasticity"], folder)
+    message = refused(full("elasticity"), folder)
     assert message.endswith("shape (972, ≥ 1200), but holds float32 of shape (972, 1199)")
 
 
@@ -138,20 +139,20 @@ def test_wrong_variables(matlab: Writer, folder: Path) -> None:
 
 
 def test_variables_that_are_no_arrays(folder: Path) -> None:
-    original, path = shrink("plasticity"), folder / "plas_N987_T20.mat"
+    files, path = shrink("plasticity"), folder / "plas_N987_T20.mat"
     savemat(path, {"input": csc_array(np.eye(8, 101))})
-    assert refused(original, folder).endswith("(≥ 6, 101), but 'input' is sparse")
+    assert refused(files, folder).endswith("(≥ 6, 101), but 'input' is sparse")
     savemat(path, {"input": np.ones((8, 101), object)})
-    assert refused(original, folder).endswith("but holds object of shape (8, 101)")
+    assert refused(files, folder).endswith("but holds object of shape (8, 101)")
     savemat(path, {})
-    assert refused(original, folder).endswith("but has no such variable, only none at all")
+    assert refused(files, folder).endswith("but has no such variable, only none at all")
     with h5py.File(path, "w") as file:
         file.create_group("input")
-    assert refused(original, folder).endswith("but 'input' is a struct or sparse")
+    assert refused(files, folder).endswith("but 'input' is a struct or sparse")
     with h5py.File(path, "w") as file:
         file["output"] = np.ones(3)
         file["input"] = np.full((101, 8), file["output"].ref, dtype=h5py.ref_dtype)
-    assert refused(original, folder).endswith("but holds object of shape (8, 101)")
+    assert refused(files, folder).endswith("but holds object of shape (8, 101)")
 
 
 @pytest.mark.parametrize("matlab", [write_v5, write_v73])
@@ -168,9 +169,9 @@ def test_values_that_are_not_finite(matlab: Writer, value: float, folder: Path) 
 
 
 KINDS = {
-    "v5": (write_v5, ORIGINALS["plasticity"].layouts[0]),
-    "v7.3": (write_v73, ORIGINALS["plasticity"].layouts[0]),
-    "npy": (write_v5, ORIGINALS["elasticity"].layouts[0]),
+    "v5": (write_v5, full("plasticity").published.layouts[0]),
+    "v7.3": (write_v73, full("plasticity").published.layouts[0]),
+    "npy": (write_v5, full("elasticity").published.layouts[0]),
 }
 
 
@@ -187,7 +188,9 @@ def test_truncated_files(kind: str, data: Any, tmp_path_factory: pytest.TempPath
     near = st.integers(0, 1000)
     with path.open("r+b") as file:
         file.truncate(data.draw(near | near.map(lambda n: size - 1 - n)))
-    message = refused(replace(ORIGINALS["plasticity"], layouts=(layout,)), folder)
+    files = full("plasticity")
+    files = replace(files, published=replace(files.published, layouts=(layout,)))
+    message = refused(files, folder)
     assert message.startswith(f"{path} should hold {layout.expected}, but ")
     assert "cannot be read" in message or "no such variable, only none" in message
 
@@ -195,9 +198,9 @@ def test_truncated_files(kind: str, data: Any, tmp_path_factory: pytest.TempPath
 @pytest.mark.parametrize("content", [b"", b"<html>404</html>", b"version https://git-lfs\n" * 9])
 def test_files_of_another_kind(content: bytes, folder: Path) -> None:
     for benchmark in ("elasticity", "plasticity"):
-        original = shrink(benchmark)
-        for layout in original.layouts:
+        files = shrink(benchmark)
+        for layout in files.published.layouts:
             (folder / layout.file).write_bytes(content)
-        message = refused(original, folder)
+        message = refused(files, folder)
         assert "but cannot be read (" in message
         assert message.endswith("): truncated, damaged or of another format; fetch it again")

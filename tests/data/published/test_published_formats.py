@@ -26,7 +26,7 @@ from published import (
 )
 
 from cato.data.dataset import Splits
-from cato.data.published import read_original
+from cato.data.published import read_published
 
 MATLAB = ("darcy", "navier_stokes", "plasticity")
 
@@ -62,8 +62,8 @@ def test_npy_of_any_precision_and_order(dtype: Any, order: Any, folder: Path) ->
     }
     write(folder / "a", arrays)
     write(folder / "b", {key: array.astype(np.int64) for key, array in arrays.items()})
-    original = shrink("elasticity")
-    assert same(original.read(folder / "a"), original.read(folder / "b"))
+    files = shrink("elasticity")
+    assert same(files.read(folder / "a"), files.read(folder / "b"))
 
 
 def test_only_what_is_used_is_read(folder: Path) -> None:
@@ -78,7 +78,7 @@ def test_only_what_is_used_is_read(folder: Path) -> None:
                 variable[150, 20] = smooth * 10_000 + fill + np.arange(1024)  # node (4, 30)
         stamp_v73(path)
     tracemalloc.start()
-    splits = read_original("darcy", folder)
+    splits = read_published("darcy", folder)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 300e6
@@ -129,7 +129,7 @@ def test_published_elasticity(folder: Path) -> None:
     np.save(folder / "Random_UnitCell_sigma_10.npy", np.tile(number, (972, 1)))
     xy = np.tile(number * [[-1], [-2]], (972, 1, 1))
     np.save(folder / "Random_UnitCell_XY_10.npy", xy)
-    assert_published(read_original("elasticity", folder), first_test=1800)
+    assert_published(read_published("elasticity", folder), first_test=1800)
 
 
 def test_published_airfoil_ignores_further_samples(folder: Path) -> None:
@@ -142,4 +142,4 @@ def test_published_airfoil_ignores_further_samples(folder: Path) -> None:
         path, shape = folder / f"NACA_Cylinder_{letter}.npy", (1300, *channels, 221, 51)
         array = np.lib.format.open_memmap(path, "w+", np.float32, shape)  # sparse on disk
         array[(slice(None), *place, 0, 0)] = factor * number
-    assert_published(read_original("airfoil", folder), first_test=1000)
+    assert_published(read_published("airfoil", folder), first_test=1000)

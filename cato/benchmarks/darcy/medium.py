@@ -1,4 +1,4 @@
-"""Gaussian random fields on the unit square.
+"""Random porous media: a Gaussian random field on the unit square, cut into two permeabilities.
 
     φ(x) = Σ_k √λ_k ξ_k ψ_k(x),   √λ_k = τ^(α−1) (π²|k|² + τ²)^(−α/2),   ξ_k ~ N(0, 1),
 
@@ -14,6 +14,9 @@ every resolution merely samples.
 
 import numpy as np
 from jaxtyping import Float64
+
+LOW, HIGH = 3.0, 12.0
+"""The two permeabilities."""
 
 NUM_MODES = 421
 """Modes along each axis: as many as the original has on its 421 × 421 grid."""
@@ -51,3 +54,8 @@ def gaussian_field(
     """
     xi = rng.standard_normal((num_modes, num_modes))
     return cosine_sum(spectrum(num_modes) * xi, num_nodes)
+
+
+def random_medium(rng: np.random.Generator, num_nodes: int) -> Float64[np.ndarray, "n n"]:
+    """Permeability `HIGH` where a Gaussian field is positive and `LOW` elsewhere, at the nodes."""
+    return np.where(gaussian_field(rng, num_nodes) >= 0.0, HIGH, LOW)
