@@ -12,15 +12,13 @@ from cato.inference.evaluate import evaluate_run
 from cato.models.registry import model_entry
 from cato.runs.folder import Run, open_run
 from cato.runs.load import load_surrogate
-from cato.runs.settings import DataConfig, RunConfig, recipe, run_config
-from cato.runs.user_settings import own_config
+from cato.runs.settings import GROUPS, build_settings
 from cato.surrogate import Surrogate
 from cato.training.train import resume as resume_run
 from cato.training.train import train as train_run
-from cato.user_data.read import is_user_data
 from cato.viz.figures import sample_figure
 
-SETTINGS = {f"{group}_settings": group for group in ("model", "data", "loss", "train")}
+SETTINGS = {f"{group}_settings": group for group in GROUPS}
 """Arguments of `train` that change the recipe, and the group of settings that each is for."""
 
 
@@ -52,22 +50,10 @@ def train(
                 f"train_settings={{'epochs': 5}}, for model, data, loss and train"
             )
     groups = {group: settings.get(name, {}) for name, group in SETTINGS.items()}
-    values = _start(str(benchmark), scale, model, groups["data"]).to_dict()
-    if groups["train"].keys() & {"epochs", "steps"}:
-        values["train"]["minutes"] = None
-    for group, changes in groups.items():
-        values[group] = values[group] | changes
     if minutes is not None:
-        values["train"]["minutes"] = minutes
-    return train_run(run_config(values, "cato.train"), Path(out))
-
-
-def _start(name: str, scale: str, model: str | None, data: dict[str, Any]) -> RunConfig:
-    """The recipe for a benchmark, or for own data, of which `data` says which they are."""
-    if is_user_data(name):
-        config = from_dict(DataConfig, data | {"file": name}, "cato.train, data")
-        return own_config(config, scale, model)
-    return recipe(name, scale, model)
+        groups["train"] = groups["train"] | {"minutes": minutes}
+    config = build_settings(benchmark, scale, model, groups, where="cato.train")
+    return train_run(config, Path(out))
 
 
 def resume(folder: str | Path) -> Run:

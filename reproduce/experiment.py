@@ -15,12 +15,9 @@ from cato.models.registry import default_model
 from cato.runs.folder import Run
 from cato.runs.load import data_spec
 from cato.runs.provenance import environment
-from cato.runs.settings import RunConfig, recipe, run_config
+from cato.runs.settings import Changes, RunConfig, build_settings
 from reproduce.jobs import run_jobs
 from reproduce.step_timing import in_equal_time
-
-Changes = Mapping[str, Mapping[str, Any]]
-"""Settings by group, such as {"train": {"seed": 1}}."""
 
 
 @dataclass(frozen=True)
@@ -71,12 +68,8 @@ class Setup:
 
     def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
         """The recipe with some settings changed, the later last, and its share of the steps."""
-        values = recipe(benchmark, self.scale, model).to_dict()
-        values["data"]["root"] = str(self.data)
-        for change in changes:
-            for group, settings in change.items():
-                values[group] = values[group] | dict(settings)
-        config = run_config(values, "study")
+        data = {"data": {"root": str(self.data)}}
+        config = build_settings(benchmark, self.scale, model, data, *changes, where="study")
         if self.share == 1 or config.train.steps is not None:
             return config
         return replace(config, train=replace(config.train, steps=self.num_steps(config)))

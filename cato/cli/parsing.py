@@ -13,7 +13,7 @@ from cato.errors import InputError
 Args = TypeVar("Args")
 
 GROUPS = ("model", "data", "loss", "train")
-"""The groups of settings of a run, each overridable as --GROUP.SETTING VALUE."""
+"""The groups of `cato.runs.settings`, whose settings are options --GROUP.SETTING VALUE."""
 
 
 def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
@@ -30,7 +30,7 @@ def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
             own.append(word)
             continue
         overrides.append(word)
-        if "=" not in word and rest:
+        if "=" not in word and rest and not rest[0].startswith("--"):
             overrides.append(rest.popleft())
             while rest and rest[0].isdecimal():
                 overrides.append(rest.popleft())
@@ -44,15 +44,21 @@ def settings_type(config: Any) -> type[Any]:
     )
 
 
-def with_data_overrides(data: Any, overrides: list[str]) -> Any:
-    """The settings of the data, which must be known before a recipe can be chosen."""
-    words: list[str] = []
-    is_data = False
-    for word in overrides:
-        is_data = word.startswith("--data.") if word.startswith("--") else is_data
-        words += [word] if is_data else []
-    kind = make_dataclass("Settings", [("data", type(data), field(default=data))])
-    return parse(kind, words, "cato train").data
+def changes_of(overrides: list[str]) -> dict[str, Any]:
+    """Options such as --model.width 64 as nested settings, whose values are still words."""
+    changes: dict[str, Any] = {}
+    rest = deque(overrides)
+    while rest:
+        option, equals, value = rest.popleft().removeprefix("--").partition("=")
+        words = [value] if equals else []
+        while rest and not rest[0].startswith("--"):
+            words.append(rest.popleft())
+        *groups, name = option.replace("-", "_").split(".")
+        settings = changes
+        for group in groups:
+            settings = settings.setdefault(group, {})
+        settings[name] = None if words == ["None"] else words[0] if len(words) == 1 else words
+    return changes
 
 
 def parse(kind: type[Args], arguments: list[str], program: str, default: Any = None) -> Args:

@@ -1,6 +1,6 @@
 """`cato train`, on a benchmark or on own data, and `cato demo`."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -8,7 +8,7 @@ import tyro
 from tyro.conf import Positional
 
 from cato.cli.output import show
-from cato.cli.parsing import GROUPS, parse, settings_type, with_data_overrides
+from cato.cli.parsing import changes_of
 from cato.errors import InputError
 from cato.progress import note
 
@@ -75,39 +75,17 @@ class Train:
         )
 
     def config(self, overrides: list[str]) -> Any:
-        """The recipe with the overrides."""
-        from cato.config import checked, to_dict
-        from cato.runs.settings import recipe, run_config
-        from cato.user_data.read import is_user_data
+        """The settings of the run."""
+        from cato.runs.settings import build_settings
 
         if not self.benchmark:
             raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
-        scale = self.scale or "small"
-        if is_user_data(self.benchmark):
-            config = self._own_config(scale, overrides)
-        else:
-            if self.coords or self.inputs or self.targets:
-                raise InputError("--coords, --inputs and --targets are for files of your own")
-            config = recipe(self.benchmark, scale, self.model)
-        if self.original is not None:
-            config = replace(config, data=replace(config.data, original=str(self.original)))
-        settings = parse(settings_type(config), overrides, "cato train", default=config)
-        changed = {name: checked(getattr(settings, name), name) for name in GROUPS}
-        values = to_dict(replace(config, **changed))
-        return run_config(values, "command line")
-
-    def _own_config(self, scale: str, overrides: list[str]) -> Any:
-        """The recipe for own data; what is said of the data decides which they are."""
-        from cato.runs.settings import DataConfig
-        from cato.runs.user_settings import own_config
-
-        names = ("coords", "inputs", "targets")
-        named = {name: value for name in names if (value := getattr(self, name)) is not None}
-        data = with_data_overrides(DataConfig(file=self.benchmark, **named), overrides)
-        config = own_config(data, scale, self.model)
-        if any(word.startswith(("--train.epochs", "--train.steps")) for word in overrides):
-            config = replace(config, train=replace(config.train, minutes=None))
-        return config
+        names = ("coords", "inputs", "targets", "original")
+        data = {name: str(value) for name in names if (value := getattr(self, name)) is not None}
+        scale, changes = self.scale or "small", changes_of(overrides)
+        return build_settings(
+            self.benchmark, scale, self.model, {"data": data}, changes, where="cato train"
+        )
 
 
 @dataclass
@@ -125,21 +103,19 @@ class Demo:
         """Run it all."""
         import torch
 
-        from cato.config import checked
-        from cato.runs.settings import recipe
+        from cato.runs.settings import build_settings
         from cato.training.train import resume, train
         from cato.viz.report import write_report
 
         if (self.out / "run.json").exists():
             run = resume(self.out)
         else:
-            config = recipe("darcy", "small")
             changes: dict[str, Any] = {"minutes": self.minutes}
             if not hasattr(torch.optim, "Muon"):
-                note("this PyTorch has no Muon (it came with 2.9): the demo uses AdamW")
+                note("this PyTorch has no Muon (added in 2.9): the demo uses AdamW")
                 changes["optimizer"] = "adamw"
-            settings = checked(replace(config.train, **changes), "cato demo")
-            run = train(replace(config, train=settings), self.out)
+            config = build_settings("darcy", "small", None, {"train": changes}, where="cato demo")
+            run = train(config, self.out)
         path, figures = write_report(run)
         figures["report"] = str(path)
         show("demo: CATO on Darcy flow", figures, self.json, f"open {path}")

@@ -16,7 +16,6 @@ from cato.runs.checkpoint import load_checkpoint
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
-from cato.user_data.open import open_user_data
 
 
 def data_spec(config: RunConfig) -> DataSpec:
@@ -32,18 +31,11 @@ def load_splits(config: RunConfig) -> Splits:
     """The data of a run: own or published files, or generated where missing."""
     data = config.data
     if data.file is not None:
-        path = Path(data.file)
-        if not path.exists():
+        if not Path(data.file).exists():
             raise InputError(
-                f"the data {path} are gone; put them back. `cato predict` works without them"
+                f"the data {data.file} are gone; put them back. `cato predict` works without them"
             )
-        return open_user_data(
-            path,
-            data.naming,
-            seed=data.seed,
-            count=data.count,
-            expected_fingerprint=data.fingerprint,
-        ).splits
+        return data.open_file().splits
     if data.original is not None:
         return read_published(config.benchmark, Path(data.original))
     return load_spec(data_spec(config), Path(data.root))

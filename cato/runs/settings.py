@@ -1,33 +1,41 @@
-"""The settings of a run, and the recipes that fill them in.
+"""The settings of a run, and the one function that builds them: `build_settings`.
 
-A recipe is a small TOML file per benchmark with a table for each scale. It says only what differs
-from the defaults: `all.train` and `all.loss` for every model, `NAME.model`, `NAME.loss` and
-`NAME.train` for one. Own data have a recipe too, and the name `own` in place of a benchmark's.
+Settings start from a recipe, a small TOML file per benchmark with a table for each scale. It holds
+only what differs from the defaults: `all.train` and `all.loss` for every model, `NAME.model`,
+`NAME.loss` and `NAME.train` for one. User data have a recipe too, which is then fitted to the size
+of the data (`cato.runs.fit_recipe`). Changes come last, and the result is validated once.
 """
 
 import shlex
 import tomllib
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from importlib.resources import files
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from annotated_types import Ge
 
 from cato.benchmarks import get_benchmark
-from cato.config import Count, NonNegative, Positive, from_dict, to_dict
+from cato.config import Axes, Count, NonNegative, Positive, from_dict, to_dict
 from cato.errors import InputError
 from cato.models.registry import default_model, model_entry
 from cato.physics import LossConfig
+from cato.runs.user_settings import fit_recipe
 from cato.user_data.naming import Naming
+from cato.user_data.open import UserData, open_user_data
+from cato.user_data.read import is_user_data
 
 Seed = Annotated[int, Ge(0)]
-OWN = "own"
-"""What stands for the benchmark of a run on own data."""
+USER_DATA = "user"
+"""Stands for the benchmark in settings of runs on user data; \"own\" in version 0.1."""
+GROUPS = ("model", "data", "loss", "train")
+"""The groups of settings."""
 FITTED = (
     *("train.minutes", "train.batch_size", "train.frames_per_step", "train.optimizer"),
     *("model.width", "loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
 )
-"""Settings that follow from the data: a command that repeats a run on own data says them all."""
+"""Settings fitted to user data: a command that repeats a run on user data names them all."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +60,7 @@ class DataConfig:
     """Fields of `file` that are inputs, such as k,u[:10] (frames of a time series)."""
     targets: str = ""
     """Fields of `file` that are targets."""
-    periodic: tuple[int, ...] = ()
+    periodic: Axes = ()
     """Mesh axes of `file`, from 0, that close on themselves."""
     fingerprint: str = ""
     """Of the data in `file`; others are refused."""
@@ -61,6 +69,17 @@ class DataConfig:
     def naming(self) -> Naming:
         """The fields of `file`."""
         return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
+
+    def open_file(self) -> UserData:
+        """Read `file`; data with another fingerprint are refused."""
+        assert self.file is not None
+        return open_user_data(
+            Path(self.file),
+            self.naming,
+            seed=self.seed,
+            count=self.count,
+            expected_fingerprint=self.fingerprint,
+        )
 
 
 @dataclass(frozen=True)
@@ -121,9 +140,11 @@ class RunConfig:
         return to_dict(self)
 
 
-def run_config(values: dict[str, Any], where: str) -> RunConfig:
-    """A checked `RunConfig` from plain values; `where` names their source in messages."""
+def run_config(values: Mapping[str, Any], where: str) -> RunConfig:
+    """A validated `RunConfig` from plain values; `where` names their source in messages."""
     values = dict(values)
+    if values.get("benchmark") == "own":  # version 0.1
+        values["benchmark"] = USER_DATA
     unknown = set(values) - {f.name for f in fields(RunConfig)}
     missing = {"benchmark", "scale", "model_name"} - set(values)
     if unknown or missing:
@@ -135,65 +156,111 @@ def run_config(values: dict[str, Any], where: str) -> RunConfig:
         "train": TrainConfig,
     }
     for name, cls in parts.items():
-        values[name] = from_dict(cls, values.get(name, {}), f"{where}, {name}")
+        values[name] = from_dict(cls, values.get(name, {}), where, name)
     config = RunConfig(**values)
-    data = config.data
+    _require_consistent(config.data, config.benchmark, where)
+    if config.train.steps is not None and config.train.minutes is not None:
+        raise InputError(f"{where}: set train.steps or train.minutes, not both")
+    return config
+
+
+def _require_consistent(data: DataConfig, benchmark: str, where: str) -> None:
+    """Refuse settings of the data that exclude each other."""
     chosen = data.seed or data.count is not None or data.resolution is not None
     if data.original is not None and chosen:
         raise InputError(
             f"{where}: the published files have fixed samples; leave out data.seed, data.count and "
             f"data.resolution"
         )
-    if (data.file is not None) != (config.benchmark == OWN) or (data.file and data.original):
-        raise InputError(f"{where}: data.file is for own data only; give it as `cato train FILE`")
+    if (data.file is not None) != (benchmark == USER_DATA) or (data.file and data.original):
+        raise InputError(f"{where}: data.file is for user data; give it as `cato train FILE`")
     if data.file is None and (data.coords or data.inputs or data.targets or data.periodic):
         raise InputError(
-            f"{where}: data.coords, data.inputs, data.targets and data.periodic are for own data"
+            f"{where}: data.coords, data.inputs, data.targets and data.periodic are for user data"
         )
     if data.file is not None and data.resolution is not None:
-        raise InputError(f"{where}: own data have the resolution of their file")
-    return config
+        raise InputError(f"{where}: the resolution of user data is that of their file")
+
+
+Changes = Mapping[str, Mapping[str, Any]]
+"""Settings by group, such as {"train": {"seed": 1}, "model": {"width": 32}}."""
+
+
+def build_settings(
+    source: str | Path,
+    scale: str = "small",
+    model: str | None = None,
+    *changes: Changes,
+    where: str = "settings",
+) -> RunConfig:
+    """The settings of a run: the recipe with changes, validated.
+
+    Args:
+        source: A benchmark such as "darcy", or a file or folder of user data. User data are read,
+            because the recipe depends on their size.
+        scale: paper, small or smoke.
+        model: Name of the model; CATO for the geometry by default.
+        changes: Settings by group that replace the recipe's; later ones win. Setting train.epochs
+            or train.steps drops a time budget of the recipe.
+        where: Origin of the changes, for messages.
+    """
+    changed: dict[str, Any] = {}
+    for change in changes:
+        changed = _merged(changed, change)
+    name = str(source)
+    if is_user_data(name):
+        values = changed.get("data", {}) | {"file": str(Path(name).resolve())}
+        data = from_dict(DataConfig, values, where, "data")
+        user_data = data.open_file()
+        changed["data"] = values | {"fingerprint": user_data.fingerprint}
+        recipe = read_recipe(USER_DATA, scale, model or default_model(user_data.problem))
+        recipe = _merged(recipe, fit_recipe(recipe, user_data.splits.train))
+    else:
+        problem = get_benchmark(name).problem(scale)  # refuses an unknown name or scale
+        recipe = read_recipe(name, scale, model or default_model(problem))
+    if changed.get("train", {}).keys() & {"epochs", "steps"}:
+        recipe["train"].pop("minutes", None)
+    return run_config(_merged(recipe, changed), where)
 
 
 def recipe(benchmark: str, scale: str, model_name: str | None = None) -> RunConfig:
-    """The settings the library recommends for a model on a benchmark.
-
-    Args:
-        benchmark: Such as darcy.
-        scale: paper, small or smoke.
-        model_name: CATO for the geometry by default.
-    """
-    problem = get_benchmark(benchmark).problem(scale)  # refuses what does not exist
-    return _recipe(benchmark, scale, model_name or default_model(problem), {})
+    """The settings that the library recommends for a model on a benchmark."""
+    return build_settings(benchmark, scale, model_name, where=f"recipe of {benchmark}")
 
 
-def own_recipe(data: DataConfig, scale: str, model_name: str) -> RunConfig:
-    """The settings for own data before `cato.runs.user_settings` fits them to their size."""
-    return _recipe(OWN, scale, model_name, to_dict(data))
-
-
-def _recipe(benchmark: str, scale: str, model_name: str, data: dict[str, Any]) -> RunConfig:
-    if benchmark == OWN:
+def read_recipe(benchmark: str, scale: str, model_name: str) -> dict[str, Any]:
+    """The recipe of a model as plain values, not validated."""
+    if benchmark == USER_DATA:
         table = tomllib.loads((files("cato") / "user_data/recipe.toml").read_text())
     else:
         table = get_benchmark(benchmark).recipe
     if scale not in table:
         raise InputError(f"no scale {scale!r}; choose one of {', '.join(table)}")
-    common, own = table[scale].get("all", {}), table[scale].get(model_name, {})
-    groups = {name: common.get(name, {}) | own.get(name, {}) for name in ("model", "loss", "train")}
-    named = {"benchmark": benchmark, "scale": scale, "model_name": model_name, "data": data}
-    return run_config(named | groups, f"recipe {benchmark}.toml, {scale}")
+    common, special = table[scale].get("all", {}), table[scale].get(model_name, {})
+    groups = {name: common.get(name, {}) | special.get(name, {}) for name in GROUPS}
+    return {"benchmark": benchmark, "scale": scale, "model_name": model_name, **groups}
+
+
+def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Nested dictionaries joined; changes win."""
+    merged = dict(values)
+    for name, change in changes.items():
+        old = merged.get(name)
+        if isinstance(old, Mapping) and isinstance(change, Mapping):
+            merged[name] = _merged(old, change)
+        else:
+            merged[name] = change
+    return merged
 
 
 def command_of(config: RunConfig) -> str:
     """The command that trains with these settings: the recipe and what differs from it."""
     if config.data.file is not None:
-        start = own_recipe(DataConfig(file=config.data.file), config.scale, config.model_name)
-        what = shlex.quote(config.data.file)
+        what, data = shlex.quote(config.data.file), {"file": config.data.file}
     else:
-        start = recipe(config.benchmark, config.scale, config.model_name)
-        what = config.benchmark
-    base = options_of(start.to_dict())
+        what, data = config.benchmark, {}
+    start = read_recipe(config.benchmark, config.scale, config.model_name) | {"data": data}
+    base = options_of(run_config(start, f"recipe of {config.benchmark}").to_dict())
     words = ["cato train", what, "--scale", config.scale, "--model", config.model_name]
     for name, value in options_of(config.to_dict()).items():
         is_fitted = config.data.file is not None and name in FITTED

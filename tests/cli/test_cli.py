@@ -14,16 +14,13 @@ import pytest
 
 from cato.benchmarks import BENCHMARKS
 from cato.cli import main
+from cato.cli.commands import COMMANDS as ALL_COMMANDS
 from cato.data.generate import generate
 from cato.surrogate import Surrogate
 
 TINY = [
     *("--model.width", "8", "--model.depth", "1", "--train.batch-size", "8"),
     *("--train.epochs", "2", "--train.accelerator", "cpu"),
-]
-COMMANDS = [
-    *("generate", "train", "evaluate", "predict", "report"),
-    *("models", "benchmarks", "demo"),
 ]
 
 
@@ -78,7 +75,7 @@ def error_of(capsys, *arguments):
 def test_overview_names_every_command(capsys):
     main([])
     text = capsys.readouterr().out
-    for name in COMMANDS:
+    for name in ALL_COMMANDS:
         assert f"cato {name}" in text
 
 
@@ -89,14 +86,19 @@ def test_help_of_train_lists_settings_of_the_model(capsys):
     assert "--train.minutes" in text
 
 
-@pytest.mark.parametrize(
-    "command", ["generate", "evaluate", "predict", "report", "models", "study compare"]
-)
+@pytest.mark.parametrize("command", sorted(set(ALL_COMMANDS) - {"train"}))
 def test_every_command_has_help(command, capsys):
     with pytest.raises(SystemExit) as stop:
-        main([*command.split(), "--help"])
+        main([command, "--help"])
     assert stop.value.code == 0
     assert "--json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("rest", [["compare", "--help"], ["compare", "--seeds", "0"], []])
+def test_studies_answer_with_the_new_command(rest, capsys):
+    """Every option is passed on."""
+    new = " ".join(["python -m reproduce", *rest])
+    assert f"run `{new}`" in error_of(capsys, "study", *rest)
 
 
 def test_generate(tmp_path, capsys):
@@ -217,7 +219,10 @@ def test_json_leaves_nothing_else_on_standard_output(data_root, tmp_path):
         ("train darcy --scale huge", "no scale 'huge'"),
         ("train darcy --model resnet", "unknown model 'resnet'; choose one of cato"),
         ("train darcy --model cato_pc", "is a grid. Try --model cato"),
-        ("train darcy --model.widht 3", "--model.widht"),
+        ("train darcy --model.widht 3", "unknown setting model.widht; choose one of width"),
+        ("train darcy --train.epochs", "valid integer; got no value"),
+        ("train darcy --train.minutes inf", "finite"),
+        ("train darcy --coords x,y", "are for user data"),
         ("train darcy --model.width three", "three"),
         ("train darcy --model.width 0", "greater than 0"),
         ("train darcy --model.width 10 --model.heads 4", "multiple of 2 × heads"),
@@ -275,7 +280,7 @@ def test_run_of_another_version(run, capsys):
         (lambda r: "[]", "not the record"),
         (lambda r: json.dumps({"format": 1}), "incomplete"),
         (lambda r: json.dumps(r | {"config": r["config"] | {"model_name": "x"}}), "unknown model"),
-        (lambda r: json.dumps(r | {"config": r["config"] | {"train": {"lr": 1}}}), "'lr'"),
+        (lambda r: json.dumps(r | {"config": r["config"] | {"train": {"lr": 1}}}), "train.lr;"),
     ],
 )  # fmt: skip
 def test_damaged_record(run, change, words, capsys):

@@ -17,7 +17,7 @@ from annotated_types import Ge
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cato.config import Count, Positive
+from cato.config import Axes, Count, Positive
 from cato.errors import InputError
 from cato.models.cato.attention import AxialAttention
 from cato.models.cato.block import CatoBlock, LocalOperator
@@ -45,7 +45,7 @@ class CatoConfig:
     """Nodes k along each axis of the local operator's stencil; odd, or 0 for no local operator."""
     norm: bool = True
     """Layer norms; identities otherwise, as in the paper's theory."""
-    axes: tuple[int, ...] = ()
+    axes: Axes = ()
     """Mesh axes to attend along: 0 are columns, 1 rows. All unless given."""
     chart: ChartKind = "learned"
     """Coordinates that place the attention: the learned chart, or for ablation plain ones."""
