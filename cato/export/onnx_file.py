@@ -31,7 +31,7 @@ def require() -> None:
     if missing:
         raise InputError(
             f"ONNX files need {' and '.join(missing)}, not installed here; "
-            f"run `pip install 'cato[export]'`, or choose --format pt2"
+            f"run `pip install 'cato-pde[export]'`, or choose --format pt2"
         )
 
 

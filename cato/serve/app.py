@@ -1,9 +1,8 @@
-"""The application: routes, what every request passes, and what becomes of errors.
+"""The FastAPI application: routers, middleware and error handlers.
 
-The addresses are those of two routers, `routes` (the documented API) and `explorer` (the page).
-Counting, the limit of bodies and one-line errors hold for both: they raise `InputError` for what
-the client can mend (422), `HTTPException` for any other refusal. What takes long runs in another
-process or thread, and never in the event loop.
+Two routers share them: `routes` (the documented API) and `explorer` (the page). Both raise
+`InputError` for mistakes of the client (422) and `HTTPException` for other errors. Long work runs
+in another process or thread, never in the event loop.
 """
 
 import asyncio
@@ -19,7 +18,7 @@ from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
 from cato import __version__
 from cato.errors import InputError
 from cato.serve import explorer, routes
-from cato.serve.explorer import exploration_over
+from cato.serve.explorer import build_exploration
 from cato.serve.middleware import CountRequests, LimitBody
 from cato.serve.models import ServedModel
 from cato.serve.service import Service
@@ -30,37 +29,36 @@ STATIC = Path(__file__).parent / "static"
 
 
 def create_app(models: Mapping[str, ServedModel], settings: ServeSettings | None = None) -> FastAPI:
-    """The service over some models, by name.
+    """Build the application that serves these models.
 
-    It answers from the moment it exists; whoever runs it without a lifespan (some test clients)
-    ends its threads by `app.state.service.close()`, and by `app.state.exploration.jobs.close()` if
-    a solver was asked.
+    Without a lifespan (some test clients), call `app.state.service.close()` at the end, and
+    `app.state.exploration.jobs.close()` if a solver was used.
     """
     settings = settings or ServeSettings()
-    service, exploration = Service(models, settings), exploration_over(models)
+    service, exploration = Service(models, settings), build_exploration(models)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
             yield
         finally:
-            await asyncio.to_thread(exploration.jobs.close)  # requests that wait for jobs end too
+            await asyncio.to_thread(exploration.jobs.close)  # ends requests that wait for jobs
             service.close()
 
     app = FastAPI(
         title="cato",
-        summary="Neural networks that stand in for PDE solvers",
+        summary="Neural surrogates for PDE solvers",
         version=__version__,
         lifespan=lifespan,
-        docs_url=None,  # FastAPI's own pages load their scripts from the network
+        docs_url=None,  # FastAPI's pages load scripts from the network
         redoc_url=None,
     )
     app.state.service, app.state.exploration = service, exploration
     app.add_middleware(LimitBody, max_bytes=settings.max_body_bytes)
     app.add_middleware(CountRequests, metrics=service.metrics)
-    app.add_exception_handler(InputError, _refuse)
-    app.add_exception_handler(RequestValidationError, _refuse_parameters)
-    app.add_exception_handler(Exception, _apologise)
+    app.add_exception_handler(InputError, _on_input_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid_parameter)
+    app.add_exception_handler(Exception, _on_bug)
     app.include_router(routes.router)
     app.include_router(explorer.router)
     app.get("/docs", include_in_schema=False)(_docs)
@@ -73,23 +71,22 @@ async def _docs() -> FileResponse:
 
 
 async def _home(request: Request) -> RedirectResponse:
-    """The explorer, where one of the models can be explored."""
+    """Redirect to the explorer if it can show any of the models."""
     return RedirectResponse("/explorer/" if request.app.state.exploration.models else "/docs")
 
 
-async def _refuse(request: Request, error: Exception) -> JSONResponse:
+async def _on_input_error(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, 422)
 
 
-async def _refuse_parameters(request: Request, error: Exception) -> JSONResponse:
-    """FastAPI's list of mistakes as one line, like all other refusals."""
+async def _on_invalid_parameter(request: Request, error: Exception) -> JSONResponse:
+    """The first of FastAPI's errors in one line, like all other errors."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     return JSONResponse({"detail": f"{field}: {first['msg']}"}, 422)
 
 
-async def _apologise(request: Request, error: Exception) -> JSONResponse:
-    """A bug of ours: the client learns that it is one, the log the traceback."""
+async def _on_bug(request: Request, error: Exception) -> JSONResponse:
     logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return JSONResponse({"detail": "internal error; its traceback is in the server's log"}, 500)
+    return JSONResponse({"detail": "internal error; see the server log"}, 500)

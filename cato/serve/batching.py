@@ -1,27 +1,28 @@
-"""Many requests, one forward: the queue between the event loop and the thread that runs models.
+"""Dynamic batching: the queue between the event loop and the thread that runs the models.
 
-Requests for the same model on meshes of the same shape are stacked and solved together. A forward
-begins with the oldest request and takes along all that fit it; it waits a few milliseconds only if
-other requests are just being read, so that a lone client never waits. While it runs, requests
-gather for the next one.
+Requests for the same model on meshes of the same shape are stacked into one forward pass. A pass
+starts with the oldest request and takes along every request that fits. It waits a few milliseconds
+only if other requests are being read, so a single client never waits. While a pass runs, requests
+collect for the next one.
 
-Models run in one thread of this process: PyTorch itself uses the cores. Work that would keep it
-busy for long, such as a solver, belongs into a process of its own (`cato.subprocesses`).
+Models run in one thread of this process: PyTorch itself uses the cores. Longer work, such as a
+solver, belongs in a process of its own.
 """
 
 import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
 
 from cato.errors import InputError
+from cato.serve.metrics import Metrics
 from cato.serve.models import ServedModel
 from cato.serve.settings import ServeSettings
 
@@ -29,11 +30,11 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Question:
-    """Checked arrays for one model.
+class PredictRequest:
+    """Validated arrays for one model.
 
     Attributes:
-        model: Whom to ask.
+        model: The model to run.
         inputs: (S, *mesh, C_in).
         coords: (S, *mesh, D), or None for the training mesh.
     """
@@ -44,11 +45,11 @@ class Question:
 
     @property
     def num_samples(self) -> int:
-        """How many samples it asks for."""
+        """Number of samples S."""
         return len(self.inputs)
 
-    def fits(self, other: "Question") -> bool:
-        """Whether both can be answered by one forward."""
+    def fits(self, other: "PredictRequest") -> bool:
+        """Whether both requests can share a forward pass."""
         return (
             self.model is other.model
             and self.inputs.shape[1:] == other.inputs.shape[1:]
@@ -57,13 +58,13 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Answer:
-    """The solution of one question.
+class PredictResult:
+    """Outputs for one request.
 
     Attributes:
-        outputs: (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time.
-        seconds: How long the model ran, for this question and those solved together with it.
-        batch: How many samples were solved together.
+        outputs: (S, *mesh, C_out), or (S, T, *mesh, C_out) for time-dependent problems.
+        seconds: Run time of the model for the whole batch.
+        batch: Number of samples in the batch.
     """
 
     outputs: np.ndarray
@@ -71,29 +72,28 @@ class Answer:
     batch: int
 
 
+@dataclass(eq=False)
 class Job:
-    """A question in the queue, and the answer to come."""
+    """A request in the queue, with the future of its result."""
 
-    def __init__(self, question: Question) -> None:
-        self.question = question
-        self.answer: Future[Answer] = Future()
-        self.is_abandoned = False
-        """Whether nobody waits for the answer any more."""
+    request: PredictRequest
+    result: "Future[PredictResult]" = field(default_factory=Future)
+    is_cancelled: bool = False
+    """Whether nobody waits for the result any more."""
 
 
 class Batcher:
     """The queue and its thread.
 
     Args:
-        settings: Size and patience of a batch.
-        observe_batch: Told the number of samples of every forward.
+        settings: Maximum size and waiting time of a batch.
+        metrics: Receives the queue length and the size of every batch.
     """
 
-    def __init__(
-        self, settings: ServeSettings, observe_batch: Callable[[int], None] = lambda size: None
-    ) -> None:
+    def __init__(self, settings: ServeSettings, metrics: Metrics | None = None) -> None:
         self._settings = settings
-        self._observe_batch = observe_batch
+        self._metrics = metrics or Metrics()
+        self._metrics.queue_length.set_function(lambda: self.num_waiting)
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()
         self._num_arriving = 0
@@ -103,7 +103,7 @@ class Batcher:
 
     @property
     def is_alive(self) -> bool:
-        """Whether questions are being answered."""
+        """Whether requests are being processed."""
         return self._thread.is_alive() and not self._is_closing
 
     @property
@@ -113,7 +113,7 @@ class Batcher:
 
     @contextmanager
     def arriving(self) -> Iterator[None]:
-        """While the block runs, a forward about to begin waits a little for its question."""
+        """Announce a request: until the block ends, the next pass waits a little for it."""
         with self._changed:
             self._num_arriving += 1
         try:
@@ -123,23 +123,23 @@ class Batcher:
                 self._num_arriving -= 1
                 self._changed.notify()
 
-    def submit(self, question: Question) -> Job:
-        """Put a question into the queue."""
-        job = Job(question)
+    def submit(self, request: PredictRequest) -> Job:
+        """Append a request to the queue."""
+        job = Job(request)
         with self._changed:
             self._queue.append(job)
             self._changed.notify()
         return job
 
-    def abandon(self, job: Job) -> None:
-        """Drop a job that nobody waits for: at once from the queue, soon if it is running."""
-        job.is_abandoned = True
+    def cancel(self, job: Job) -> None:
+        """Drop a job: at once while it is queued, after the current pass if it is running."""
+        job.is_cancelled = True
         with self._changed:
             if job in self._queue:
                 self._queue.remove(job)
 
     def close(self) -> None:
-        """Answer what is in the queue, then end the thread."""
+        """Process the queue, then stop the thread."""
         with self._changed:
             self._is_closing = True
             self._changed.notify()
@@ -147,107 +147,100 @@ class Batcher:
 
     def _work(self) -> None:
         while batch := self._next_batch():
-            self._answer(batch)
+            self._process(batch)
             del batch  # frees the arrays before the thread sleeps
 
     def _next_batch(self) -> list[Job]:
-        """Wait for the jobs of the next forward; empty when the batcher is closed."""
+        """Wait for the jobs of the next forward pass; empty once the batcher is closed."""
+        batch: list[Job] = []
         with self._changed:
-            self._changed.wait_for(lambda: self._queue or self._is_closing)
-            until = time.monotonic() + self._settings.batch_seconds
-            while (
-                self._queue
-                and self._num_arriving
-                and not self._is_full(self._fitting())
-                and (left := until - time.monotonic()) > 0
-            ):
-                self._changed.wait(left)
-            batch = self._fitting()
+            while not batch:  # all jobs may be cancelled during the wait
+                self._changed.wait_for(lambda: self._queue or self._is_closing)
+                if not self._queue:
+                    break
+                self._changed.wait_for(
+                    lambda: not self._num_arriving or self._is_full(self._fitting()),
+                    self._settings.batch_seconds,
+                )
+                batch = self._fitting()
             for job in batch:
                 self._queue.remove(job)
-                job.answer.set_running_or_notify_cancel()
-        # Empty if all were abandoned in the meantime: wait for others.
-        return batch if batch or self._is_closing else self._next_batch()
+                job.result.set_running_or_notify_cancel()
+        return batch
 
     def _fitting(self) -> list[Job]:
-        """The oldest job and all that fit it, as many as one forward takes."""
+        """The oldest job and those that fit it, up to the capacity of one pass."""
         batch: list[Job] = []
         for job in self._queue:
-            if not batch or job.question.fits(batch[0].question):
-                size = sum(other.question.num_samples for other in [*batch, job])
-                if batch and size > self._capacity(job.question):
+            if not batch or job.request.fits(batch[0].request):
+                if batch and _num_samples([*batch, job]) > self._capacity(job.request):
                     break
                 batch.append(job)
         return batch
 
     def _is_full(self, batch: list[Job]) -> bool:
-        size = sum(job.question.num_samples for job in batch)
-        return size >= self._capacity(batch[0].question)
+        return not batch or _num_samples(batch) >= self._capacity(batch[0].request)
 
-    def _capacity(self, question: Question) -> int:
-        """Samples per forward, which has no more nodes than the largest sample allowed."""
-        by_nodes = self._settings.max_nodes // prod(question.inputs.shape[1:-1])
+    def _capacity(self, request: PredictRequest) -> int:
+        """Samples per pass; their nodes together are at most those of the largest sample."""
+        by_nodes = self._settings.max_nodes // prod(request.inputs.shape[1:-1])
         return max(1, min(self._settings.max_batch, by_nodes))
 
-    def _answer(self, jobs: list[Job]) -> None:
-        """Solve together; if that fails, each alone, so that none suffers for another."""
+    def _process(self, jobs: list[Job]) -> None:
+        """Run jobs together; if that fails, one by one, so that only the failing one fails."""
         try:
-            answers = self._solve(jobs)
-        except _Abandoned:
-            return
+            results = self._run(jobs)
         except Exception as error:
             if len(jobs) > 1:
                 for job in jobs:
-                    self._answer([job])
+                    self._process([job])
             else:
-                jobs[0].answer.set_exception(_explained(error, jobs[0].question))
+                jobs[0].result.set_exception(_explain(error, jobs[0].request))
             return
-        for job, answer in zip(jobs, answers, strict=True):
-            if np.isfinite(answer.outputs).all():
-                job.answer.set_result(answer)
+        for job, result in zip(jobs, results, strict=False):  # no results if all were cancelled
+            if np.isfinite(result.outputs).all():
+                job.result.set_result(result)
             else:
-                job.answer.set_exception(_not_finite(job.question))
+                job.result.set_exception(
+                    InputError(
+                        f"the outputs of {job.request.model.name} for these inputs are not finite; "
+                        f"the values are probably far from the training data"
+                    )
+                )
 
-    def _solve(self, jobs: list[Job]) -> list[Answer]:
-        questions = [job.question for job in jobs]
-        inputs = np.concatenate([question.inputs for question in questions])
-        given = [question.coords for question in questions if question.coords is not None]
+    def _run(self, jobs: list[Job]) -> list[PredictResult]:
+        """Results of the jobs; empty if all of them were cancelled meanwhile."""
+        requests = [job.request for job in jobs]
+        inputs = np.concatenate([request.inputs for request in requests])
+        given = [request.coords for request in requests if request.coords is not None]
         coords = np.concatenate(given) if given else None
-        began = time.perf_counter()
-        predict, size = questions[0].model.surrogate.predict, self._capacity(questions[0])
+        predict, size = requests[0].model.surrogate.predict, self._capacity(requests[0])
+        started = time.perf_counter()
         parts = []
-        for first in range(0, len(inputs), size):  # one job may be more than a forward takes
-            if all(job.is_abandoned for job in jobs):
-                raise _Abandoned
+        for first in range(0, len(inputs), size):  # one request may exceed the capacity
+            if all(job.is_cancelled for job in jobs):
+                return []
             part = slice(first, first + size)
             parts.append(predict(inputs[part], None if coords is None else coords[part], size))
-            self._observe_batch(len(parts[-1]))
-        seconds = time.perf_counter() - began
-        outputs = np.split(
-            np.concatenate(parts), np.cumsum([question.num_samples for question in questions])[:-1]
-        )
-        return [Answer(own, seconds, len(inputs)) for own in outputs]
+            self._metrics.batch_samples.observe(len(parts[-1]))
+        seconds = time.perf_counter() - started
+        ends = np.cumsum([request.num_samples for request in requests])[:-1]
+        outputs = np.split(np.concatenate(parts), ends)
+        return [PredictResult(part, seconds, len(inputs)) for part in outputs]
 
 
-class _Abandoned(Exception):
-    """Nobody waits for any answer of this batch."""
+def _num_samples(jobs: list[Job]) -> int:
+    return sum(job.request.num_samples for job in jobs)
 
 
-def _not_finite(question: Question) -> InputError:
-    return InputError(
-        f"the outputs of {question.model.name} for these inputs are not finite; the values are "
-        f"probably far from those it was trained on"
-    )
-
-
-def _explained(error: Exception, question: Question) -> Exception:
-    """An error of the model as the client's, where the client chose a mesh it cannot take."""
-    shape, problem = question.inputs.shape[1:-1], question.model.problem
+def _explain(error: Exception, request: PredictRequest) -> Exception:
+    """Blame the request for a model's error if it uses another mesh than the training data."""
+    shape, problem = request.inputs.shape[1:-1], request.model.problem
     if isinstance(error, InputError) or shape == problem.shape:
         return error
-    logger.warning("%s failed on mesh %s", question.model.name, shape, exc_info=error)
+    logger.warning("%s failed on mesh %s", request.model.name, shape, exc_info=error)
     reason = " ".join(str(error).split())[:200]
     return InputError(
-        f"{question.model.name} cannot be applied to a mesh of {shape} nodes, having been trained "
-        f"on {problem.shape} ({reason}); send that many"
+        f"{request.model.name} cannot be applied to a mesh of {shape} nodes, it was trained on "
+        f"{problem.shape} ({reason}); use the training mesh"
     )

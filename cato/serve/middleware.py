@@ -1,6 +1,6 @@
-"""What every request passes, whatever route it is for: counting, and the limit of its body.
+"""Middleware for every request: metrics and the limit on body size.
 
-Plain ASGI, because Starlette's own middleware classes hide a client's disconnection.
+Plain ASGI, because Starlette's middleware base class hides a client's disconnection.
 """
 
 import time
@@ -13,17 +13,16 @@ from cato.serve.metrics import Metrics
 
 
 class CountRequests:
-    """Count requests and their time by method, route and status."""
+    """Count requests and their duration by method, route and status."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on and count it when it is over."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        status, began = 500, time.perf_counter()  # 500 unless an answer is sent
+        status, started = 500, time.perf_counter()  # 500 unless a response is sent
 
         async def send_counting(message: Message) -> None:
             nonlocal status
@@ -35,19 +34,19 @@ class CountRequests:
             await self.app(scope, receive, send_counting)
         finally:
             method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "other"
-            # Not the address itself: everybody can invent addresses, and each would be kept.
-            route = getattr(scope.get("route"), "path", "none")
-            self.metrics.observe_request(method, route, status, time.perf_counter() - began)
+            # The route's template, not the URL: clients could invent any number of URLs.
+            route = scope["route"].path if "route" in scope else "none"
+            self.metrics.requests.labels(method, route, status).inc()
+            self.metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
 
 
 class LimitBody:
-    """Refuse bodies beyond a limit, by what they announce or, if that was untrue, on the way."""
+    """Reject bodies above a size, by their Content-Length or, if that is wrong, while reading."""
 
     def __init__(self, app: ASGIApp, max_bytes: int) -> None:
         self.app, self.max_bytes = app, max_bytes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on with its body measured."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -55,7 +54,7 @@ class LimitBody:
         announced = int(header) if header.isdigit() else 0
         left = self.max_bytes
 
-        async def receive_measured() -> Message:
+        async def receive_limited() -> Message:
             nonlocal left
             if announced > self.max_bytes:
                 raise self._too_large(f"{announced} bytes")
@@ -65,9 +64,11 @@ class LimitBody:
                 raise self._too_large("more")
             return message
 
-        await self.app(scope, receive_measured, send)
+        await self.app(scope, receive_limited, send)
 
     def _too_large(self, size: str) -> HTTPException:
         return HTTPException(
-            413, f"a body may have {self.max_bytes} bytes, this one has {size}; send less at a time"
+            413,
+            f"the body is limited to {self.max_bytes} bytes, this one has {size}; split the "
+            f"request into smaller ones",
         )

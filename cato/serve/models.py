@@ -1,4 +1,4 @@
-"""What is served: trained surrogates with a name and a description."""
+"""Served models: trained surrogates with a name and a description."""
 
 import hashlib
 import re
@@ -27,13 +27,13 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A surrogate under the name that clients call it by.
+    """A surrogate with the name that clients use.
 
     Attributes:
-        name: In addresses.
+        name: Name used in URLs.
         surrogate: Ready to predict.
-        about: Whatever else a client may want to know, JSON-ready: architecture, benchmark, errors.
-        band: Around its predictions, where the run has one.
+        about: JSON-ready details for clients: architecture, benchmark, test errors.
+        band: Conformal band, if the run has one.
     """
 
     name: str
@@ -43,40 +43,34 @@ class ServedModel:
 
     @property
     def problem(self) -> Problem:
-        """What was learnt."""
+        """The problem that the surrogate solves."""
         return self.surrogate.problem
 
     @property
     def has_coords(self) -> bool:
-        """Whether the training mesh stands in where a request has no coordinates."""
+        """Whether requests without coordinates are solved on the training mesh."""
         return self.surrogate.coords is not None
 
     @cached_property
     def version(self) -> str:
-        """Twelve digits that change with the weights."""
+        """Twelve hexadecimal digits that change with the weights."""
         checksum = hashlib.sha256()
         for name, tensor in sorted(self.surrogate.state_dict().items()):
             checksum.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
         return checksum.hexdigest()[:12]
 
-    def summary(self) -> dict[str, Any]:
-        """One line of the list of models."""
-        return {
-            "name": self.name,
-            "version": self.version,
-            "problem": self.problem.name,
-            "geometry": self.problem.geometry,
-            "shape": list(self.problem.shape),
-            "inputs": list(self.problem.inputs),
-            "outputs": list(self.problem.outputs),
-        }
-
     def describe(self) -> dict[str, Any]:
-        """All that is needed to ask for a prediction and to understand the answer."""
+        """Everything needed to call the model; see `schemas.ModelDescription`."""
         problem = self.problem
         frames = [] if problem.time == "steady" else [problem.num_steps]
         return {
-            **self.summary(),
+            "name": self.name,
+            "version": self.version,
+            "problem": problem.name,
+            "geometry": problem.geometry,
+            "shape": list(problem.shape),
+            "inputs": list(problem.inputs),
+            "outputs": list(problem.outputs),
             "dimension": problem.dimension,
             "periodic": list(problem.periodic),
             "time": problem.time,
@@ -90,25 +84,26 @@ class ServedModel:
         }
 
     def warm_up(self) -> float:
-        """Seconds of one prediction, after a first that compiles and allocates."""
-        shape = self.problem.shape
+        """Seconds for one prediction, measured after a first call that compiles and allocates."""
+        shape, dimension = self.problem.shape, self.problem.dimension
         inputs = np.zeros((1, *shape, self.problem.num_inputs), np.float32)
-        axes = [np.linspace(0, 1, nodes, dtype=np.float32) for nodes in shape]
-        coords = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
-        if coords.shape[-1] != self.problem.dimension:  # a cloud: any different points will do
-            coords = np.random.default_rng(0).random((*shape, self.problem.dimension), np.float32)
+        if self.problem.geometry == "cloud":  # any distinct points
+            coords = np.random.default_rng(0).random((*shape, dimension), np.float32)
+        else:
+            axes = [np.linspace(0, 1, nodes, dtype=np.float32) for nodes in shape]
+            coords = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
         self.surrogate.predict(inputs, coords)
-        began = time.perf_counter()
+        started = time.perf_counter()
         self.surrogate.predict(inputs, coords)
-        return time.perf_counter() - began
+        return time.perf_counter() - started
 
 
 def load_models(runs: Sequence[str]) -> dict[str, ServedModel]:
-    """The models of `cato serve RUN …`, loaded and warm, by name.
+    """Load and warm up the models of `cato serve RUN …`, by name.
 
     Args:
-        runs: Run folders or pretrained models; NAME=RUN gives a model another name than that of its
-            folder. All pretrained models for none.
+        runs: Run folders or pretrained models; NAME=RUN serves a run under another name than that
+            of its folder. All pretrained models if empty.
     """
     runs = runs or [str(PRETRAINED / name) for name in pretrained_names()]
     models: dict[str, ServedModel] = {}
@@ -118,7 +113,7 @@ def load_models(runs: Sequence[str]) -> dict[str, ServedModel]:
             model = load_model(argument)
             if model.name in models:
                 raise InputError(
-                    f"two models are called {model.name!r}; name one of them: "
+                    f"two models are called {model.name!r}; rename one of them: "
                     f"cato serve OTHER={argument.rpartition('=')[2]}"
                 )
             model.about["seconds_per_sample"] = model.warm_up()
@@ -128,22 +123,22 @@ def load_models(runs: Sequence[str]) -> dict[str, ServedModel]:
 
 
 def load_model(argument: str) -> ServedModel:
-    """What one RUN argument stands for: the only place that decides it."""
-    given, separator, rest = argument.partition("=")
+    """The model for one RUN or NAME=RUN argument."""
+    prefix, separator, rest = argument.partition("=")
     if not separator or Path(argument).exists():
-        given, rest = "", argument
+        prefix, rest = "", argument
     run = open_run(rest)
-    name = given or run.folder.resolve().name
+    name = prefix or run.folder.resolve().name
     if not _NAME.fullmatch(name):
         raise InputError(
-            f"{name!r} cannot be part of an address; give the model a name of letters, digits, "
-            f"dots, dashes and underscores: cato serve NAME={rest}"
+            f"{name!r} cannot be part of a URL; choose a name of letters, digits, dots, dashes and "
+            f"underscores: cato serve NAME={rest}"
         )
     return ServedModel(name, load_surrogate(run), _about(run), load_run_band(run))
 
 
 def _about(run: Run) -> dict[str, Any]:
-    """What a client is told of a run."""
+    """Details of a run for clients."""
     config = run.config
     about: dict[str, Any] = {
         "model": config.model_name,

@@ -1,7 +1,7 @@
-"""The shapes of questions and answers, as the OpenAPI page shows them.
+"""Schemas of requests and responses for the OpenAPI description.
 
-Bodies of predictions are not built from these classes: arrays go straight from bytes to NumPy and
-back, see `cato.serve.codecs`.
+The bodies of predictions are not parsed by these classes: arrays are converted between bytes and
+NumPy directly, see `cato.serve.codecs`.
 """
 
 from typing import Any, Literal
@@ -9,16 +9,16 @@ from typing import Any, Literal
 from pydantic import BaseModel, Field
 
 
-class Refusal(BaseModel):
-    """Why a request was not answered."""
+class Error(BaseModel):
+    """Why a request failed."""
 
-    detail: str = Field(description="What was expected, what came, what to do.")
+    detail: str = Field(description="Expected value, received value, remedy.")
 
 
 class ModelSummary(BaseModel):
-    """A model of the list."""
+    """An entry of the list of models."""
 
-    name: str = Field(description="Its name in addresses.")
+    name: str = Field(description="Name used in URLs.")
     version: str = Field(description="Changes with the weights.")
     problem: str
     geometry: Literal["grid", "mesh", "cloud"]
@@ -34,22 +34,22 @@ class ModelList(BaseModel):
 
 
 class ModelDescription(ModelSummary):
-    """All that is needed to ask a model and to understand its answer."""
+    """Everything needed to call a model and to interpret its outputs."""
 
-    dimension: int = Field(description="Coordinates of a node.")
+    dimension: int = Field(description="Number of coordinates of a node.")
     periodic: list[bool]
     time: Literal["steady", "rollout", "conditioned"]
-    num_steps: int = Field(description="Frames of the outputs.")
+    num_steps: int = Field(description="Number of output frames.")
     inputs_shape: list[str | int]
     coords_shape: list[str | int]
     outputs_shape: list[str | int]
-    needs_coords: bool = Field(description="Whether every request must bring the coordinates.")
+    needs_coords: bool = Field(description="Whether every request must contain coordinates.")
     parameters: int
-    about: dict[str, Any] = Field(description="Training, benchmark, errors.")
+    about: dict[str, Any] = Field(description="Training, benchmark, test errors.")
 
 
 class Health(BaseModel):
-    """The state of the service."""
+    """State of the service."""
 
     alive: bool
     ready: bool
@@ -57,75 +57,62 @@ class Health(BaseModel):
     waiting: int = Field(description="Predictions in the queue.")
 
 
-class Flat(BaseModel):
-    """An array as a flat list, the last axis fastest."""
+class FlatArray(BaseModel, extra="forbid"):
+    """An array as a flat list, last axis fastest."""
 
     shape: list[int]
     values: list[float]
 
 
+Array = FlatArray | list[Any]
+
+
+class PredictBody(BaseModel, extra="forbid"):
+    """Omit coordinates on the training mesh, inputs if the model has no input channels."""
+
+    inputs: Array | None = Field(None, description="(samples, mesh axes, channels)")
+    coords: Array | None = Field(None, description="The same layout, or without samples")
+
+
 class Prediction(BaseModel):
-    """An answer in JSON; .npz answers hold the same names."""
+    """A JSON response; .npz responses contain the same names."""
 
     model: str
     version: str
     names: list[str] = Field(description="Names of the output channels.")
-    seconds: float = Field(description="How long the model ran for this batch.")
-    batch: int = Field(description="Samples solved together.")
-    outputs: Flat | list[Any] = Field(
-        description="(samples, mesh axes, channels); frames after samples for problems in time."
+    seconds: float = Field(description="Run time of the model for this batch.")
+    batch: int = Field(description="Number of samples in the batch.")
+    outputs: Array = Field(
+        description="(samples, mesh axes, channels); time-dependent problems have frames after "
+        "samples."
     )
-    bands: Flat | list[Any] | None = Field(
+    bands: Array | None = Field(
         None,
-        description="Half-width of the band around the outputs, the same for all samples; left out "
-        "where the model has none for this mesh.",
+        description="Half-width of the conformal band, the same for all samples; omitted if the "
+        "model has none for this mesh.",
     )
 
 
-_ARRAY: dict[str, Any] = {
-    "anyOf": [
-        {"type": "array", "items": {"anyOf": [{"type": "number"}, {"type": "array"}]}},
-        {
-            "type": "object",
-            "required": ["shape", "values"],
-            "additionalProperties": False,
-            "properties": {
-                "shape": {"type": "array", "items": {"type": "integer", "minimum": 0}},
-                "values": {"type": "array", "items": {"type": "number"}},
-            },
-        },
-    ]
-}
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
-
+_PREDICT_SCHEMA = PredictBody.model_json_schema(ref_template="#/components/schemas/{model}")
+del _PREDICT_SCHEMA["$defs"]  # `Prediction` brings `FlatArray` into the components
 PREDICT_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
-        "description": "Coordinates may be left out where the training mesh is meant, and inputs "
-        "where the model has no input channels.",
+        "description": PredictBody.__doc__,
         "content": {
-            "application/json": {
-                "schema": {
-                    "type": "object",
-                    "additionalProperties": False,
-                    "properties": {
-                        "inputs": _ARRAY | {"description": "(samples, mesh axes, channels)"},
-                        "coords": _ARRAY | {"description": "The same, or without samples"},
-                    },
-                }
-            },
+            "application/json": {"schema": _PREDICT_SCHEMA},
             "application/x-npz": _BINARY,
             "application/octet-stream": _BINARY,
         },
     }
 }
+NPZ_RESPONSE: dict[str, Any] = {"content": {"application/x-npz": _BINARY}}
 
-NPZ_ANSWER: dict[str, Any] = {"content": {"application/x-npz": _BINARY}}
 
-
-def refusals(**reasons: str) -> dict[int | str, dict[str, Any]]:
-    """Documented refusals: `refusals(_404="no such model")`."""
+def errors(**reasons: str) -> dict[int | str, dict[str, Any]]:
+    """Documented error responses: `errors(_404="unknown model")`."""
     return {
-        int(status[1:]): {"model": Refusal, "description": reason}
+        int(status[1:]): {"model": Error, "description": reason}
         for status, reason in reasons.items()
     }

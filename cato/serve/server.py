@@ -1,4 +1,4 @@
-"""The process behind `cato serve`: a port, models, and an orderly end."""
+"""The process behind `cato serve`: open a port, load models, serve, shut down gracefully."""
 
 import errno
 import importlib.util
@@ -10,7 +10,7 @@ import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.table import Table
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 
 MAX_CONNECTIONS = 1000
 GRACE_SECONDS = 5.0
-"""Beyond the time limit of a request, before an end is no longer graceful."""
+"""Time beyond the limit of a request before a shutdown is forced."""
+PACKAGES = ("fastapi", "prometheus_client", "uvicorn")
 
 
 def serve(
@@ -36,16 +37,20 @@ def serve(
     open_page: bool = False,
     as_json: bool = False,
 ) -> None:
-    """Serve models until Ctrl-C or SIGTERM; requests that are under way are finished.
+    """Serve models until Ctrl-C or SIGTERM; requests in progress are finished.
 
     Args:
         runs: Run folders, or NAME=RUN.
-        host: Address to listen at; only this machine can reach the default.
+        host: Address to listen on; the default accepts connections from this machine only.
         port: Port, or 0 for a free one.
-        open_page: Show the page in a browser.
-        as_json: Print address and models as one JSON object instead of a table.
+        open_page: Open the page in a browser.
+        as_json: Print URL and models as one JSON object instead of a table.
     """
-    require_installed()
+    missing = [name for name in PACKAGES if not importlib.util.find_spec(name)]
+    if missing:
+        raise InputError(
+            f"serving needs {' and '.join(missing)}; install with: pip install 'cato-pde[serve]'"
+        )
     from cato.serve.app import create_app
     from cato.serve.models import load_models
 
@@ -54,7 +59,7 @@ def serve(
         models = load_models(runs)
         url = url_of(listener)
         app = create_app(models, settings)
-        _guard_hosts(app, host)
+        _restrict_hosts(app, host)
         _announce(models, url, as_json)
         if open_page:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
@@ -62,17 +67,8 @@ def serve(
     note("stopped")
 
 
-def require_installed() -> None:
-    """FastAPI and uvicorn are optional."""
-    missing = [name for name in ("fastapi", "uvicorn") if not importlib.util.find_spec(name)]
-    if missing:
-        raise InputError(
-            f"serving needs {' and '.join(missing)}; install with: pip install 'cato[serve]'"
-        )
-
-
 def run_app(app: "FastAPI", listener: socket.socket, settings: ServeSettings) -> None:
-    """Run an application at an open port until a signal ends it."""
+    """Run an application on an open port until a signal stops it."""
     import uvicorn
 
     config = uvicorn.Config(
@@ -82,41 +78,35 @@ def run_app(app: "FastAPI", listener: socket.socket, settings: ServeSettings) ->
         limit_concurrency=MAX_CONNECTIONS,
         timeout_graceful_shutdown=int(settings.time_limit + GRACE_SECONDS),
     )
-    with _quiet_signals():
+    with _ignore_repeated_signals():
         uvicorn.Server(config).run(sockets=[listener])
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
-    """An open port, taken before models are loaded so that a mistake is told at once."""
+    """An open port; opened before models are loaded so that errors are reported at once."""
     if not 0 <= port < 2**16:
-        raise InputError(f"a port is a number from 0 to 65535; got {port}")
+        raise InputError(f"the port must be from 0 to 65535; got {port}")
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(
+        family, *_, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        listener = socket.socket(family, kind, protocol)
     except OSError as error:
         raise InputError(f"--host {host}: {error.strerror}; use 127.0.0.1") from None
     try:
-        # A port of a server that has just ended may be taken, one of a running server may not.
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind(address)
-        listener.listen(128)
+        return socket.create_server(address[:2], family=family, backlog=128)
     except OSError as error:
-        listener.close()
         remedies = {
-            errno.EADDRINUSE: "another program uses it; stop that, or take another --port "
-            "(0 for any that is free)",
-            errno.EACCES: "ports below 1024 are the system's; take another --port",
+            errno.EADDRINUSE: "another program uses it; stop that program, or choose another "
+            "--port (0 for a free one)",
+            errno.EACCES: "ports below 1024 are reserved; choose another --port",
             errno.EADDRNOTAVAIL: "this machine does not have that address; use 127.0.0.1",
         }
         remedy = remedies.get(error.errno or 0, error.strerror)
-        raise InputError(f"cannot listen at {host} port {port}: {remedy}") from None
-    return listener
+        raise InputError(f"cannot listen on {host} port {port}: {remedy}") from None
 
 
 def url_of(listener: socket.socket) -> str:
-    """The address to type into a browser."""
+    """The URL to open in a browser."""
     host, port = listener.getsockname()[:2]
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
@@ -128,26 +118,28 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _guard_hosts(app: "FastAPI", host: str) -> None:
-    """Keep a service of this machine to this machine, or say that it is open to others."""
+def _restrict_hosts(app: "FastAPI", host: str) -> None:
+    """Check the Host header of a local service; warn if the service is open to the network."""
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     if _is_loopback(host):
-        # Else a web page whose name resolves to 127.0.0.1 could use it through the user's browser.
+        # Otherwise a web page whose name resolves to 127.0.0.1 could use it through a browser.
         names = ["localhost", "127.0.0.1", "[::1]", host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=names)
     else:
         note(
             f"NOTE: at {host}, anybody who can reach this machine over the network can use these "
-            f"models; there is no password. For this machine only: --host 127.0.0.1"
+            f"models; there is no password. To serve this machine only: --host 127.0.0.1"
         )
 
 
 def _announce(models: "dict[str, ServedModel]", url: str, as_json: bool) -> None:
-    """Say what is served and where."""
+    """Print the models and the URL."""
+    from cato.serve.schemas import ModelList
+
     if as_json:
-        summaries: list[dict[str, Any]] = [model.summary() for model in models.values()]
-        print(json.dumps({"url": url, "models": summaries}), flush=True)
+        listed = ModelList.model_validate({"models": [m.describe() for m in models.values()]})
+        print(json.dumps({"url": url, **listed.model_dump()}), flush=True)
         return
     table = Table("model", "problem", "mesh", "inputs", "outputs", "ms per sample")
     for model in models.values():
@@ -165,8 +157,8 @@ def _announce(models: "dict[str, ServedModel]", url: str, as_json: bool) -> None
 
 
 @contextmanager
-def _quiet_signals() -> Iterator[None]:
-    """Ignore the signals that uvicorn, after its orderly end, sends to the process once more."""
+def _ignore_repeated_signals() -> Iterator[None]:
+    """Ignore the signals that uvicorn raises again after its graceful shutdown."""
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.signal(number, lambda *_: None) for number in signals}
     try:

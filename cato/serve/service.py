@@ -1,14 +1,15 @@
-"""What the routes share: models, limits, the queue, the counters."""
+"""State and helpers that the routes share: models, limits, queue, metrics."""
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, ParamSpec, TypeVar
 
-from fastapi import HTTPException, Request
+from fastapi import Depends, HTTPException, Request
+from starlette.requests import ClientDisconnect
 
-from cato.serve.batching import Answer, Batcher, Question
+from cato.serve.batching import Batcher, PredictRequest, PredictResult
 from cato.serve.metrics import Metrics
 from cato.serve.models import ServedModel
 from cato.serve.settings import ServeSettings
@@ -17,71 +18,90 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 CLIENT_GONE = 499
-"""Status for the counters only: nobody is there to read it."""
+"""Status for the metrics only: no client is left to read it."""
 
 
 class Service:
-    """The state of the application, `app.state.service`; routes get it by `Depends(service_of)`."""
+    """State of the application, `app.state.service`; routes take it as a `Serving` parameter."""
 
     def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
         self.models, self.settings, self.metrics = models, settings, Metrics()
-        self.batcher = Batcher(settings, self.metrics.observe_batch)
-        # One thread, so that a long body holds up other bodies but never the event loop, and the
-        # many objects of a parsed JSON exist for one request at a time.
-        self._coder = ThreadPoolExecutor(1, thread_name_prefix="bodies")
+        self.batcher = Batcher(settings, self.metrics)
+        # A single thread: a large body delays other bodies but never the event loop, and the many
+        # objects of a parsed JSON body exist for one request at a time.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="bodies")
         self._num_under_way = 0
-        gauge = self.metrics.gauge
-        gauge("cato_queue_length", "Predictions in the queue.", lambda: self.batcher.num_waiting)
-        gauge("cato_requests_under_way", "Predictions not answered.", lambda: self._num_under_way)
-        gauge("cato_models", "Models served.", lambda: len(models))
+        self.metrics.requests_under_way.set_function(lambda: self._num_under_way)
+        self.metrics.models.set(len(models))
 
     def model(self, name: str) -> ServedModel:
-        """The model of that name."""
+        """The model with this name."""
         if name not in self.models:
             known = ", ".join(self.models)
             raise HTTPException(404, f"no model {name[:80]!r} is served here; known are {known}")
         return self.models[name]
 
-    @contextmanager
-    def admission(self) -> Iterator[None]:
-        """Let one more prediction in, if there is room, until the block ends."""
+    @asynccontextmanager
+    async def admit(self, request: Request) -> AsyncIterator[Callable[[], Awaitable[bytes]]]:
+        """Admit a prediction if there is room; yields the function that reads its body.
+
+        The block is limited in time: status 408 while the body is being read, 504 after that.
+        """
+        limit = self.settings.time_limit
         if self._num_under_way >= self.settings.max_requests:
             raise HTTPException(
                 503,
-                f"{self._num_under_way} predictions are under way, which is the limit; try again",
+                f"{self._num_under_way} predictions are in progress, which is the limit; try again",
                 {"Retry-After": "1"},
             )
+        is_read = False
+
+        async def read_body() -> bytes:
+            nonlocal is_read
+            body = await request.body()
+            is_read = True
+            return body
+
         self._num_under_way += 1
         try:
-            yield
+            async with asyncio.timeout(limit):
+                yield read_body
+        except ClientDisconnect:
+            raise HTTPException(CLIENT_GONE, "the client has disconnected") from None
+        except TimeoutError:
+            raise (
+                HTTPException(504, f"not solved within {limit:g} s; send less, or try again later")
+                if is_read
+                else HTTPException(408, f"the body did not arrive within {limit:g} s")
+            ) from None
         finally:
             self._num_under_way -= 1
 
-    async def beside(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Read or write a body without stopping the event loop."""
+    async def run_in_executor(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Run a function, such as a codec, without blocking the event loop."""
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._coder, lambda: work(*args, **kwargs))
+        return await loop.run_in_executor(self._executor, lambda: work(*args, **kwargs))
 
-    async def ask(self, question: Question, request: Request) -> Answer:
-        """The answer to a question; dropped if the time is over or the client has gone."""
-        job = self.batcher.submit(question)
-        answer = asyncio.wrap_future(job.answer)
+    async def predict(self, arrays: PredictRequest, request: Request) -> PredictResult:
+        """Run a model; dropped on cancellation or if the client disconnects."""
+        job = self.batcher.submit(arrays)
+        result = asyncio.wrap_future(job.result)
         gone = asyncio.ensure_future(_disconnected(request))
         try:
-            either: set[asyncio.Future[Any]] = {answer, gone}
+            either: set[asyncio.Future[Any]] = {result, gone}
             await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
-            if not answer.done():
-                raise HTTPException(CLIENT_GONE, "the client has gone")
-            return answer.result()
+            if not result.done():
+                raise ClientDisconnect
+            return result.result()
         finally:
             gone.cancel()
-            answer.cancel()
-            self.batcher.abandon(job)
+            result.cancel()
+            self.batcher.cancel(job)
 
     def close(self) -> None:
-        """Answer what was asked, then stop."""
+        """Finish the requests in progress, then stop."""
         self.batcher.close()
-        self._coder.shutdown()
+        self._executor.shutdown()
 
 
 async def _disconnected(request: Request) -> None:
@@ -89,7 +109,9 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def service_of(request: Request) -> Service:
-    """The service of the application that a request came to."""
+def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
+
+
+Serving = Annotated[Service, Depends(_service)]

@@ -1,4 +1,4 @@
-"""The limits of the service."""
+"""Limits of the service."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ from cato.config import Count, NonNegative, Positive
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """How much a client may ask for, and how requests are brought together."""
+    """Limits on requests, and how requests are batched."""
 
     max_body_bytes: Count = 32 * 2**20
-    """Largest body of a request, packed and unpacked."""
+    """Maximum size of a request body, both compressed and uncompressed."""
     max_samples: Count = 64
-    """Most samples in a request."""
+    """Maximum number of samples per request."""
     max_nodes: Count = 20_000
-    """Most nodes of a sample; the mesh a model was trained on is always allowed."""
+    """Maximum number of nodes per sample; the training mesh of a model is always allowed."""
     max_requests: Count = 64
-    """Most predictions under way at a time; whoever comes then is asked to come back (503)."""
+    """Maximum number of predictions in progress; further requests get 503."""
     time_limit: Positive = 30.0
-    """Seconds after which a request is given up."""
+    """Time limit per request in seconds."""
     max_batch: Count = 16
-    """Most samples in a forward of the model; 1 switches batching off."""
+    """Maximum number of samples per forward pass; 1 disables batching."""
     batch_seconds: NonNegative = 0.005
-    """How long a forward may wait for requests that are already being read."""
+    """How long a forward pass may wait for requests that are still being read."""

@@ -1,4 +1,4 @@
-"""What a model can be asked: the arrays of a request, checked against its problem."""
+"""Validation of the arrays of a request against the problem of a model."""
 
 from math import prod
 
@@ -8,73 +8,73 @@ from fastapi import HTTPException
 from cato.data.arrays import channel_names, require_finite, require_uniform
 from cato.errors import InputError
 from cato.problem import MIN_NODES, Problem
-from cato.serve.batching import Question
+from cato.serve.batching import PredictRequest
 from cato.serve.models import ServedModel
 from cato.serve.settings import ServeSettings
 
 
-def question_of(
+def validate(
     arrays: dict[str, np.ndarray], model: ServedModel, settings: ServeSettings
-) -> Question:
-    """What is asked of a model, in float32 and samples first; refused with the reason."""
+) -> PredictRequest:
+    """The arrays as float32 with samples first; raises with the reason if they do not fit."""
     problem = model.problem
     inputs, coords = arrays.get("inputs"), arrays.get("coords")
     if inputs is None:
-        inputs = _no_inputs(problem, coords)
-    _require_layout(inputs, problem)
+        inputs = _empty_inputs(problem, coords)
+    _check_layout(inputs, problem)
     num_samples, *mesh = inputs.shape[:-1]
     shape = tuple(mesh)
-    _require_size(num_samples, shape, problem, settings)
-    inputs = _finite(inputs, "inputs", problem)
+    _check_size(num_samples, shape, problem, settings)
+    inputs = _as_float32(inputs, "inputs", problem)
     if coords is None:
         if not model.has_coords or shape != problem.shape:
             ours = f"{problem.shape} nodes" if model.has_coords else "nodes that differ by sample"
             raise InputError(
-                f"coords are needed: {model.name} was trained on {ours}; the inputs have {shape}"
+                f"coords are required: {model.name} was trained on {ours}; the inputs have {shape}"
             )
-        return Question(model, inputs, None)
-    one, all_of_them = (*shape, problem.dimension), (num_samples, *shape, problem.dimension)
-    if coords.shape not in (one, all_of_them):
+        return PredictRequest(model, inputs, None)
+    shared, by_sample = (*shape, problem.dimension), (num_samples, *shape, problem.dimension)
+    if coords.shape not in (shared, by_sample):
         raise InputError(
-            f"coords must have shape {list(one)} or {list(all_of_them)} to fit the inputs; "
+            f"coords must have shape {list(shared)} or {list(by_sample)} to match the inputs; "
             f"got {list(coords.shape)}"
         )
-    coords = _finite(coords if coords.shape == all_of_them else coords[None], "coords", problem)
+    coords = _as_float32(coords if coords.shape == by_sample else coords[None], "coords", problem)
     if problem.geometry == "grid":
         require_uniform(coords, "coords")
-    return Question(model, inputs, np.broadcast_to(coords, all_of_them))
+    return PredictRequest(model, inputs, np.broadcast_to(coords, by_sample))
 
 
-def _no_inputs(problem: Problem, coords: np.ndarray | None) -> np.ndarray:
-    """The inputs of a problem whose input is the mesh itself."""
+def _empty_inputs(problem: Problem, coords: np.ndarray | None) -> np.ndarray:
+    """Inputs without channels, for problems whose only input is the mesh."""
     if problem.num_inputs:
         raise InputError(f"inputs are missing; their channels are {', '.join(problem.inputs)}")
     if coords is None:
-        raise InputError("coords are missing; they are what this model's outputs depend on")
+        raise InputError("coords are missing; they are the only input of this model")
     if coords.ndim == len(problem.shape) + 1:
         coords = coords[None]
     return np.zeros((*coords.shape[:-1], 0), np.float32)
 
 
-def _require_layout(inputs: np.ndarray, problem: Problem) -> None:
+def _check_layout(inputs: np.ndarray, problem: Problem) -> None:
     num_axes = len(problem.shape)
     if inputs.ndim != num_axes + 2 or inputs.shape[-1] != problem.num_inputs:
         channels = f"channels ({', '.join(problem.inputs)})" if problem.inputs else "no channels"
         expected = ["samples", *problem.shape, problem.num_inputs]
         raise InputError(
-            f"inputs must have shape [{', '.join(map(str, expected))}], {channels} last, or that "
-            f"on another mesh of {num_axes} axes; got {list(inputs.shape)}"
+            f"inputs must have shape [{', '.join(map(str, expected))}], {channels} last, or the "
+            f"same on another mesh with {num_axes} axes; got {list(inputs.shape)}"
         )
     if not len(inputs):
-        raise InputError("inputs hold no sample; send at least one")
-    least = 1 if problem.geometry == "cloud" else MIN_NODES
-    if min(inputs.shape[1:-1]) < least:
+        raise InputError("inputs contain no sample; send at least one")
+    minimum = 1 if problem.geometry == "cloud" else MIN_NODES
+    if min(inputs.shape[1:-1]) < minimum:
         raise InputError(
-            f"every mesh axis needs at least {least} nodes; got {list(inputs.shape[1:-1])}"
+            f"every mesh axis needs at least {minimum} nodes; got {list(inputs.shape[1:-1])}"
         )
 
 
-def _require_size(
+def _check_size(
     num_samples: int, shape: tuple[int, ...], problem: Problem, settings: ServeSettings
 ) -> None:
     if num_samples > settings.max_samples:
@@ -87,8 +87,8 @@ def _require_size(
         )
 
 
-def _finite(samples: np.ndarray, name: str, problem: Problem) -> np.ndarray:
-    with np.errstate(over="ignore"):  # too large for float32 is infinite, and named as such
+def _as_float32(samples: np.ndarray, name: str, problem: Problem) -> np.ndarray:
+    with np.errstate(over="ignore"):  # overflow becomes infinite and is reported as such
         samples = samples.astype(np.float32)
     require_finite(samples, name, channel_names(problem)[name])
     return samples

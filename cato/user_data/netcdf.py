@@ -182,5 +182,5 @@ def _xarray() -> ModuleType:
 
         import_module("h5netcdf")  # the engine that reads and writes NetCDF 4
     except ImportError:
-        raise InputError("NetCDF files need xarray: pip install 'cato[netcdf]'") from None
+        raise InputError("NetCDF files need xarray: pip install 'cato-pde[netcdf]'") from None
     return xarray

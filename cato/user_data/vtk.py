@@ -132,5 +132,5 @@ def _pyvista() -> ModuleType:
     try:
         import pyvista
     except ImportError:
-        raise InputError("VTK files need PyVista: pip install 'cato[vtk]'") from None
+        raise InputError("VTK files need PyVista: pip install 'cato-pde[vtk]'") from None
     return pyvista

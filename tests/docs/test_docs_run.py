@@ -55,8 +55,8 @@ def kind_of(command: str) -> str:
 
 
 def extras_of(what: str) -> list[str]:
-    """Of `.`, `cato[vtk]` or `.[serve,vtk]`; another package is none of our extras."""
-    match = re.fullmatch(r"(?:\.|cato)(?:\[([\w,-]+)\])?", what)
+    """Of `.`, `cato-pde[vtk]` or `.[serve,vtk]`; another package is none of our extras."""
+    match = re.fullmatch(r"(?:\.|cato-pde)(?:\[([\w,-]+)\])?", what)
     return (match[1] or "").split(",") if match and match[1] else [] if match else [what]
 
 
@@ -82,7 +82,7 @@ def test_every_command_has_a_test(page: Path) -> None:
     [
         "curl example.org",
         "make coffee",
-        "pip install 'cato[fast]'",
+        "pip install 'cato-pde[fast]'",
         "pip install numpy",
         ". venv/bin/activate",
         "python script.py",

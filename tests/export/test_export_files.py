@@ -197,7 +197,7 @@ def test_bad_targets_are_refused_before_the_work(tmp_path):
 
 def test_missing_packages_are_named(tmp_path, monkeypatch):
     monkeypatch.setattr("cato.export.onnx_file.find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'cato\[export\]'"):
+    with pytest.raises(InputError, match=r"pip install 'cato-pde\[export\]'"):
         export_surrogate(surrogate(Pointwise, GRID), tmp_path / "model.onnx")
 
 

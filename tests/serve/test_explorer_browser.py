@@ -11,7 +11,7 @@ import threading
 import time
 
 import pytest
-from exploring import build_explored
+from explored import build_explored
 
 from cato.benchmarks import BENCHMARKS
 from cato.serve.app import create_app

@@ -14,32 +14,35 @@ from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.serve import jobs as jobs_module
 from cato.serve.jobs import JobSettings, SolverJobs
-from cato.serve.wire import DTYPES, pack, unpack
+from cato.serve.wire import pack, unpack
 
 
 @given(
-    arrays(st.sampled_from(list(DTYPES)), array_shapes(min_dims=0, min_side=0, max_side=4)),
+    arrays(
+        st.sampled_from(["u1", "u4", "f4", "f8"]), array_shapes(min_dims=0, min_side=0, max_side=4)
+    ),
     st.text(),
 )
-def test_messages_survive_packing(array, words):
-    facts, found = unpack(pack({"words": words}, {"first": array, "second": np.zeros(3)}))
-    assert facts == {"words": words}
-    np.testing.assert_array_equal(found["first"], array)
-    assert found["first"].dtype == array.dtype
-    np.testing.assert_array_equal(found["second"], np.zeros(3))
+def test_messages_survive_a_round_trip(array, text):
+    sent = {"first": array, "transposed": array.T, "other": np.zeros(3)}
+    facts, found = unpack(pack({"text": text}, sent))
+    assert facts == {"text": text}
+    for name in sent:
+        np.testing.assert_array_equal(found[name], sent[name])
+        assert found[name].dtype == sent[name].dtype
 
 
 @given(st.binary(max_size=200))
 def test_other_bytes_are_refused(data):
-    for body in (data, len(data).to_bytes(4, "little") + data):
-        with pytest.raises(InputError, match="not a packed message"):
+    for body in (data, len(data).to_bytes(8, "little") + data):
+        with pytest.raises(InputError, match="not in safetensors format"):
             unpack(body)
 
 
 def test_sizes_that_lie_are_refused():
     body = pack({}, {"values": np.zeros(3)})
     for lie in (b"[9]", b"[-3]", b'"3"', b"[[]]"):
-        with pytest.raises(InputError, match="not a packed message"):
+        with pytest.raises(InputError, match="not in safetensors format"):
             unpack(body.replace(b"[3]", lie.ljust(3)))
 
 

@@ -7,8 +7,8 @@ import time
 import numpy as np
 import pytest
 import torch
-from asking import concurrently, endless_body
-from exploring import build_explored
+from clients import concurrently, endless_body
+from explored import build_explored
 from fastapi.testclient import TestClient
 
 from cato.benchmarks import BENCHMARKS

@@ -7,9 +7,10 @@ import re
 import httpx
 import numpy as np
 import pytest
-from asking import concurrently, endless_body
+from clients import concurrently, endless_body
 from fastapi import APIRouter
 from fastapi.testclient import TestClient
+from prometheus_client.parser import text_string_to_metric_families
 
 from cato.errors import InputError
 from cato.serve.app import create_app
@@ -127,7 +128,7 @@ MESH = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 5), indexing
         ("grid", {"inputs": inputs_of(0, (1, 6, 5, 2))}, 422, r"got \[1, 6, 5, 2\]"),
         ("grid", {"inputs": inputs_of(0, (0, 6, 5, 1))}, 422, "no sample"),
         ("grid", {"inputs": inputs_of(0, (1, 6, 2, 1))}, 422, "at least 3 nodes"),
-        ("grid", {"inputs": inputs_of(0, (1, 7, 5, 1))}, 422, r"coords are needed.*\(7, 5\)"),
+        ("grid", {"inputs": inputs_of(0, (1, 7, 5, 1))}, 422, r"coords are required.*\(7, 5\)"),
         ("grid", {"inputs": inputs_of(0), "coords": MESH[:5]}, 422, r"coords must have.*\[5, 5, 2"),
         ("grid", {"inputs": inputs_of(0), "coords": MESH**2}, 422, "equal steps"),
         ("grid", {"inputs": inputs_of(0), "coords": MESH * np.nan}, 422, "coords: .*'x1'"),
@@ -320,19 +321,34 @@ def test_metrics_count_what_happened(client):
         client.post(PREDICT, **packed(inputs=inputs_of(seed)))
     client.post("/models/x/predict", json={})
     client.get("/a%22b%0A")
-    text = client.get("/metrics").text
-    route = 'route="/models/{name}/predict"'
-    assert f'cato_requests_total{{method="POST",{route},status="200"}} 3' in text
-    assert f'cato_requests_total{{method="POST",{route},status="404"}} 1' in text
-    assert 'route="none",status="404"' in text
-    assert "cato_batch_samples_sum 3\n" in text
-    assert "cato_queue_length 0\n" in text
-    line = re.compile(r'(# (HELP|TYPE) .+|\w+(\{(\w+="[^"]*",?)+\})? -?[0-9.e+-]+)')
-    assert all(line.fullmatch(row) for row in text.splitlines())
-    buckets = re.findall(rf"cato_request_seconds_bucket{{{re.escape(route)},le=.*}} (\d+)", text)
-    counts = [int(count) for count in buckets]
+    families = text_string_to_metric_families(client.get("/metrics").text)
+    samples = [sample for family in families for sample in family.samples]
+
+    def value(name, **labels):
+        (found,) = [x.value for x in samples if x.name == name and x.labels == labels]
+        return found
+
+    predict = {"route": "/models/{name}/predict"}
+    assert value("cato_requests_total", method="POST", status="200", **predict) == 3
+    assert value("cato_requests_total", method="POST", status="404", **predict) == 1
+    assert value("cato_requests_total", method="GET", status="404", route="none") == 1
+    assert value("cato_batch_samples_sum") == 3
+    assert value("cato_queue_length") == value("cato_requests_under_way") == 0
+    assert value("cato_request_seconds_count", **predict) == 4
+    counts = [
+        sample.value
+        for sample in samples
+        if sample.name == "cato_request_seconds_bucket" and predict.items() <= sample.labels.items()
+    ]
     assert counts == sorted(counts)
     assert counts[-1] == 4
+
+
+def test_every_application_has_its_own_metrics(client_of):
+    first, second = client_of(), client_of()
+    first.get("/models")
+    assert 'route="/models"' in first.get("/metrics").text
+    assert 'route="/models"' not in second.get("/metrics").text
 
 
 def test_pages_need_no_network(client):
@@ -363,4 +379,4 @@ def test_more_routers_get_the_same_manners(models):
         assert (refused.status_code, refused.json()) == (422, {"detail": "no sample 3"})
         wrong = client.post("/explorer/draw?seed=x").json()["detail"]
         assert wrong.startswith("query.seed: ")
-        assert 'route="/explorer/draw",status="422"} 2' in client.get("/metrics").text
+        assert 'route="/explorer/draw",status="422"} 2.0' in client.get("/metrics").text

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cato.errors import InputError
-from cato.serve.batching import Batcher, Question
+from cato.serve.batching import Batcher, PredictRequest
 from cato.serve.settings import ServeSettings
 
 
@@ -30,7 +30,7 @@ def ask(model, rng, num_samples=1, shape=None, with_coords=None):
         with_coords = not model.has_coords or shape != problem.shape
     inputs = rng.standard_normal((num_samples, *shape, problem.num_inputs), np.float32)
     coords = rng.random((num_samples, *shape, problem.dimension), np.float32)
-    return Question(model, inputs, coords if with_coords else None)
+    return PredictRequest(model, inputs, coords if with_coords else None)
 
 
 def alone(question):
@@ -61,7 +61,7 @@ def test_together_equals_alone(models, asked, max_batch, seed):
         with batcher.arriving():
             jobs = list(clients.map(batcher.submit, questions))
         for question, job in zip(questions, jobs, strict=True):
-            answer = job.answer.result(20)
+            answer = job.result.result(20)
             expected = alone(question)
             assert answer.outputs.shape == expected.shape
             np.testing.assert_allclose(answer.outputs, expected, rtol=1e-4, atol=1e-5)
@@ -74,22 +74,22 @@ def test_requests_on_their_way_are_waited_for(models):
         with batcher.arriving():
             first = batcher.submit(ask(models["grid"], rng))
             time.sleep(0.05)
-            assert not first.answer.done()
+            assert not first.result.done()
             second = batcher.submit(ask(models["grid"], rng, 2))
-        assert first.answer.result(10).batch == second.answer.result(10).batch == 3
+        assert first.result.result(10).batch == second.result.result(10).batch == 3
 
 
 def test_a_lone_request_does_not_wait(models):
     with running(batch_seconds=20.0) as batcher:
         job = batcher.submit(ask(models["grid"], np.random.default_rng(0)))
-        assert job.answer.result(10).batch == 1
+        assert job.result.result(10).batch == 1
 
 
 def test_a_full_batch_does_not_wait(models):
     rng = np.random.default_rng(0)
     with running(batch_seconds=20.0, max_batch=2) as batcher, batcher.arriving():
         jobs = [batcher.submit(ask(models["grid"], rng)) for _ in range(2)]
-        assert [job.answer.result(10).batch for job in jobs] == [2, 2]
+        assert [job.result.result(10).batch for job in jobs] == [2, 2]
 
 
 def test_a_forward_has_no_more_nodes_than_the_largest_sample(models, gate):
@@ -98,7 +98,7 @@ def test_a_forward_has_no_more_nodes_than_the_largest_sample(models, gate):
     with running(max_nodes=65, max_batch=16) as batcher:  # 30 nodes each: two at a time
         job = batcher.submit(ask(models["grid"], rng, 5))
         np.testing.assert_allclose(
-            job.answer.result(10).outputs, alone(job.question), rtol=1e-4, atol=1e-5
+            job.result.result(10).outputs, alone(job.request), rtol=1e-4, atol=1e-5
         )
     assert gate.sizes[:3] == [2, 2, 1]
 
@@ -112,11 +112,11 @@ def test_the_oldest_is_next_whatever_model_it_is_for(models, gate):
         names = ["cloud", "grid", "cloud", "grid", "grid", "cloud"]
         jobs = [batcher.submit(ask(models[name], rng)) for name in names]
         for index, job in enumerate(jobs):
-            job.answer.add_done_callback(lambda _, index=index: order.append(index))
+            job.result.add_done_callback(lambda _, index=index: order.append(index))
         gate.open.set()
-        assert blocker.answer.result(10).batch == 1
+        assert blocker.result.result(10).batch == 1
         for job in jobs:
-            job.answer.result(10)
+            job.result.result(10)
     assert order == [0, 2, 1, 3, 4, 5]
 
 
@@ -127,11 +127,11 @@ def test_abandoned_work_is_dropped(models, gate):
         assert gate.entered.wait(10)
         waiting_one = batcher.submit(ask(models["grid"], rng))
         for job in (running_one, waiting_one):
-            batcher.abandon(job)
+            batcher.cancel(job)
         assert batcher.num_waiting == 0
         last = batcher.submit(ask(models["grid"], rng))
         gate.open.set()
-        assert last.answer.result(10).batch == 1
+        assert last.result.result(10).batch == 1
     assert gate.sizes == [2, 1], "one slice of the six samples, then the last request"
 
 
@@ -152,9 +152,9 @@ def test_a_failure_is_not_shared(models):
         with batcher.arriving():
             jobs = [batcher.submit(question) for question in (good, bad, good)]
         with pytest.raises(InputError, match="too hot"):
-            jobs[1].answer.result(10)
+            jobs[1].result.result(10)
         for job in (jobs[0], jobs[2]):
-            np.testing.assert_allclose(job.answer.result(10).outputs, alone(good), rtol=1e-4)
+            np.testing.assert_allclose(job.result.result(10).outputs, alone(good), rtol=1e-4)
 
 
 def test_a_mesh_the_model_cannot_take_is_the_clients_error_and_a_bug_is_ours(models):
@@ -167,9 +167,9 @@ def test_a_mesh_the_model_cannot_take_is_the_clients_error_and_a_bug_is_ours(mod
     with running() as batcher:
         other = batcher.submit(ask(models["grid"], rng, shape=(4, 4)))
         with pytest.raises(InputError, match=r"\(4, 4\) nodes.*trained on \(6, 5\)"):
-            other.answer.result(10)
+            other.result.result(10)
         with pytest.raises(RuntimeError, match="must match"):
-            batcher.submit(ask(models["grid"], rng)).answer.result(10)
+            batcher.submit(ask(models["grid"], rng)).result.result(10)
         assert batcher.is_alive
 
 
@@ -188,9 +188,9 @@ def test_outputs_that_are_not_finite_are_refused_for_their_request_only(models):
     with running(batch_seconds=20.0) as batcher:
         with batcher.arriving():
             jobs = [batcher.submit(good), batcher.submit(bad)]
-        assert jobs[0].answer.result(10).batch == 2
+        assert jobs[0].result.result(10).batch == 2
         with pytest.raises(InputError, match="not finite"):
-            jobs[1].answer.result(10)
+            jobs[1].result.result(10)
 
 
 def test_closing_answers_what_was_asked(models):
@@ -198,5 +198,5 @@ def test_closing_answers_what_was_asked(models):
     with ExitStack() as stack:
         batcher = stack.enter_context(running(max_batch=1))
         jobs = [batcher.submit(ask(models["rollout"], rng)) for _ in range(5)]
-    assert all(job.answer.done() for job in jobs)
+    assert all(job.result.done() for job in jobs)
     assert not batcher.is_alive

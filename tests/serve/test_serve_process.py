@@ -121,14 +121,14 @@ def test_an_open_address_is_said_to_be_open(models, host, is_open, capsys):
     from cato.serve.app import create_app
 
     app = create_app(models)
-    server._guard_hosts(app, host)
+    server._restrict_hosts(app, host)
     app.state.service.close()
     assert ("anybody who can reach this machine" in capsys.readouterr().err) == is_open
     assert any("TrustedHost" in str(layer.cls) for layer in app.user_middleware) != is_open
 
 
 def test_names_of_models(run_folder):
-    with pytest.raises(InputError, match=r"'darcy run' cannot be part of an address.*NAME="):
+    with pytest.raises(InputError, match=r"'darcy run' cannot be part of a URL.*NAME="):
         load_model(str(run_folder))
     with pytest.raises(InputError, match="two models are called 'a'"):
         load_models([f"a={run_folder}", f"a={run_folder}"])
@@ -139,5 +139,5 @@ def test_names_of_models(run_folder):
 
 def test_what_is_not_installed_is_named(monkeypatch):
     monkeypatch.setattr(server.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"pip install 'cato\[serve\]'"):
+    with pytest.raises(InputError, match=r"pip install 'cato-pde\[serve\]'"):
         server.serve([])

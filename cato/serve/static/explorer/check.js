@@ -1,9 +1,9 @@
 // "Check with the solver": a job on the server, then truth, prediction and error side by side.
 
+import { request } from "./api.js";
 import { figure } from "./colour.js";
 import { FieldPanel, rangeOf } from "./field.js";
 import { errorFrame, framesOf, relativeError } from "./scene.js";
-import { ask } from "./wire.js";
 
 const POLL = 200;
 const TITLES = ["Solver", "Model", "Error"];
@@ -40,7 +40,7 @@ export class Check {
   }
 
   cancel(words) {
-    if (this.job) ask(`jobs/${this.job}`, { method: "DELETE" }).catch(() => {});
+    if (this.job) request(`jobs/${this.job}`, { method: "DELETE" }).catch(() => {});
     this.job = null;
     this.token += 1;
     this.#setRunning(false, words);
@@ -53,9 +53,9 @@ export class Check {
     this.#setRunning(true, "The solver starts …");
     try {
       const { values } = prediction;
-      let job = await ask(`models/${model.name}/solve`, { method: "POST", arrays: { values } });
+      let job = await request(`models/${model.name}/solve`, { method: "POST", arrays: { values } });
       if (token !== this.token) {
-        ask(`jobs/${job.id}`, { method: "DELETE" }).catch(() => {});
+        request(`jobs/${job.id}`, { method: "DELETE" }).catch(() => {});
         return;
       }
       this.job = job.id;
@@ -64,11 +64,11 @@ export class Check {
         find("check-state").textContent = words;
         await wait(POLL);
         if (token !== this.token) return;
-        job = await ask(`jobs/${job.id}`);
+        job = await request(`jobs/${job.id}`);
         if (token !== this.token) return;
       }
       if (job.state !== "done") throw new Error(`No solution to compare with: ${job.message}.`);
-      const { facts, arrays } = await ask(`jobs/${job.id}/result`);
+      const { facts, arrays } = await request(`jobs/${job.id}/result`);
       if (token !== this.token) return;
       this.#finish(model.editor, prediction, facts, arrays.targets);
     } finally {

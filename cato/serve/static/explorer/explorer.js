@@ -7,7 +7,7 @@ import { PaintEditor } from "./paint.js";
 import { drawDie, PointsEditor, SlidersEditor } from "./points.js";
 import { framesOf, meshOf, pastFrames } from "./scene.js";
 import { Timeline } from "./timeline.js";
-import { ask } from "./wire.js";
+import { request } from "./api.js";
 
 const EDITORS = { paint: PaintEditor, points: PointsEditor, void: PointsEditor, sliders: SlidersEditor };
 const FIRST_SEED = 4;
@@ -59,7 +59,7 @@ async function predict() {
   const values = { data: editor.values.data.slice(), shape: editor.values.shape };
   if (model.editor.needsSolver) find("speed").textContent = "The solver computes the given frames …";
   const began = performance.now();
-  const { facts, arrays } = await ask(`models/${model.name}/predict`, { method: "POST", arrays: { values } });
+  const { facts, arrays } = await request(`models/${model.name}/predict`, { method: "POST", arrays: { values } });
   if (model !== page.model) return; // another benchmark was chosen meanwhile
   complain(null);
   const roundTrip = performance.now() - began;
@@ -148,7 +148,7 @@ function showCharts() {
 async function setInput(seed) {
   const { model, editor } = page;
   const query = seed === null ? "" : `?seed=${seed}`;
-  const { arrays } = await ask(`models/${model.name}/draw${query}`);
+  const { arrays } = await request(`models/${model.name}/draw${query}`);
   if (model !== page.model) return;
   editor.setValues(arrays.values);
   page.isNew = true;
@@ -238,7 +238,7 @@ function listen() {
 
 async function start() {
   listen();
-  page.benchmarks = (await ask("benchmarks")).benchmarks;
+  page.benchmarks = (await request("benchmarks")).benchmarks;
   find("benchmarks").append(...page.benchmarks.map(({ name, title }) => {
     const button = document.createElement("button");
     Object.assign(button, { type: "button", textContent: title });

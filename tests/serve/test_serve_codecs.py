@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from cato.errors import InputError
-from cato.serve.batching import Answer
-from cato.serve.codecs import Body, decode_json, decode_npz, encode_json, encode_npz, format_of
+from cato.serve.batching import PredictResult
+from cato.serve.codecs import Body, decode_json, decode_npz, encode_json, encode_npz, format_for
 
 LIMIT = 2**20
 arrays = hnp.arrays(
@@ -68,13 +68,13 @@ def test_json_arrives_unchanged_nested_and_flat(array):
     st.booleans(),
 )
 def test_answers_can_be_read_back_exactly(models_grid, outputs, is_flat):
-    answer = Answer(outputs, 0.25, 7)
-    fields = json.loads(encode_json(models_grid, answer, Body({}, is_flat)))
+    result = PredictResult(outputs, 0.25, 7)
+    fields = json.loads(encode_json(models_grid, result, Body({}, is_flat)))
     values = fields["outputs"]
     if is_flat:
         values = np.reshape(values["values"], values["shape"])
     np.testing.assert_array_equal(np.array(values, np.float32), outputs)
-    with np.load(io.BytesIO(encode_npz(models_grid, answer, Body({})))) as archive:
+    with np.load(io.BytesIO(encode_npz(models_grid, result, Body({})))) as archive:
         np.testing.assert_array_equal(archive["outputs"], outputs)
         assert (archive["model"], archive["seconds"], archive["batch"]) == ("grid", 0.25, 7)
         assert archive["names"].tolist() == fields["names"] == ["u"]
@@ -92,7 +92,7 @@ def models_grid():
     ("body", "message"),
     [
         (b"[1, 2]", "must be an object"),
-        (b'{"input": [1]}', "unknown field 'input'; known are inputs, coords"),
+        (b'{"input": [1]}', "unknown field 'input'; known fields are inputs, coords"),
         (b'{"inputs": 3}', "nested list or an object"),
         (b'{"inputs": [[1, 2], [3]]}', "same length"),
         (b'{"inputs": [[1, 2], 3]}', "same length"),
@@ -178,7 +178,7 @@ def test_a_header_that_claims_a_huge_array_allocates_nothing():
         (zipped(npy(np.ones(2)), packing=zipfile.ZIP_BZIP2), "numpy.savez"),
         (zipped(npy(np.ones(2)), "../inputs.npy"), "unknown field"),
         (npz(inputs=np.ones(2), targets=np.ones(2)), "unknown field 'targets'"),
-        (npz(inputs=np.array(["a"])), "real numbers; it holds <U1"),
+        (npz(inputs=np.array(["a"])), "real numbers; it contains <U1"),
         (npz(inputs=np.array([1j])), "real numbers"),
         (npz(inputs=np.array([True])), "real numbers"),
         (npz(inputs=np.array([{}], object)), "real numbers"),
@@ -238,9 +238,9 @@ def test_any_json_is_read_or_refused(value):
 
 
 def test_content_types():
-    assert format_of("application/json; charset=utf-8").media_type == "application/json"
-    assert format_of("Application/Octet-Stream").media_type == "application/x-npz"
+    assert format_for("application/json; charset=utf-8").media_type == "application/json"
+    assert format_for("Application/Octet-Stream").media_type == "application/x-npz"
     for other in ("", "text/plain", "multipart/form-data"):
         with pytest.raises(HTTPException, match="must be one of application/json") as refused:
-            format_of(other)
+            format_for(other)
         assert refused.value.status_code == 415
