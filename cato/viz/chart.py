@@ -56,7 +56,7 @@ def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure 
     return spaces_figure(problem, spaces)
 
 
-def chart_words(surrogate: Surrogate) -> str:
+def describe_chart(surrogate: Surrogate) -> str:
     """What the chart is, and what CATO on meshes or CATO-PC on clouds uses it for."""
     kind = surrogate.chart_kind
     assert kind is not None

@@ -9,7 +9,7 @@ from cato.inference.evaluate import solve_all
 from cato.models.registry import build_model, model_entry
 from cato.problem import Problem
 from cato.surrogate import Surrogate
-from cato.viz.chart import chart_figure, chart_words
+from cato.viz.chart import chart_figure, describe_chart
 
 GEOMETRIES = {"cato": "mesh", "cato_pc": "cloud"}
 
@@ -61,7 +61,7 @@ def test_a_model_without_a_chart_has_no_picture_of_one(name):
 
 @pytest.mark.parametrize("kind", ["learned", "normalised", "raw"])
 def test_the_words_about_a_chart_name_its_kind_and_its_use(kind):
-    mesh, cloud = (chart_words(with_chart(name, kind)[0]) for name in GEOMETRIES)
+    mesh, cloud = (describe_chart(with_chart(name, kind)[0]) for name in GEOMETRIES)
     assert f"Attention measures distance in the {kind} chart" in mesh
     assert f"the {kind} chart" in cloud
     assert "ttention" not in cloud  # which is by slices
