@@ -46,9 +46,8 @@ class Inspect:
         if self.file.suffix in EXPORTED:
             show_exported(self.file, self.json)
             return
-        from cato.user_data.axes import ReadRequest
         from cato.user_data.inspect import inspect_samples
-        from cato.user_data.naming import Naming
+        from cato.user_data.naming import Naming, ReadRequest
         from cato.user_data.open import split_indices
         from cato.user_data.read import read_samples
 

@@ -16,10 +16,9 @@ from cato.problem import Problem
 from cato.runs.folder import Run
 from cato.runs.load import load_surrogate
 from cato.surrogate import Surrogate
-from cato.user_data.arrays import open_npz
-from cato.user_data.axes import ReadRequest
-from cato.user_data.naming import Name, Naming
-from cato.user_data.read import ARRAYS, files_of, read_samples
+from cato.user_data.arrays import ARRAYS, open_npz
+from cato.user_data.naming import Name, Naming, ReadRequest
+from cato.user_data.read import files_of, read_samples
 from cato.user_data.samples import UserSample, UserSamples
 from cato.user_data.write import default_target, require_writable, write_predictions
 
@@ -58,8 +57,7 @@ def _naming(run: Run, source: Path) -> Naming:
     """The run's fields; a benchmark's are by the layout, or by the names of its channels."""
     if run.config.data.file is not None:
         return run.config.data.naming
-    first = files_of(source)[0] if source.is_dir() else source
-    if first.suffix.lower() in ARRAYS:
+    if files_of(source)[0].suffix.lower() in ARRAYS:
         return Naming()
     problem = run.problem
     return Naming((), tuple(map(Name, problem.inputs)), tuple(map(Name, problem.outputs)))

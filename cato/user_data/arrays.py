@@ -3,24 +3,40 @@
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h5py
 import numpy as np
 from scipy.io import savemat, whosmat
 
+from cato.benchmarks.contract import SPLITS
 from cato.data.hdf5 import new_hdf5
 from cato.data.matlab import open_variable
 from cato.data.npy import npy_header
 from cato.errors import InputError
 from cato.files import atomic_write
-from cato.user_data.axes import ArrayFile
+from cato.user_data.axes import ArrayFile, Shape, name_axes
+from cato.user_data.naming import ReadRequest
 from cato.user_data.parse_errors import parse_errors
-from cato.user_data.shapes import Shape
+
+if TYPE_CHECKING:
+    import xarray
+
+
+def read_arrays(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarray.Dataset]":
+    """Read a file, or one dataset from each of its groups train, validation and test."""
+    file = ARRAYS[path.suffix.lower()](path)
+    groups = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
+    if not groups or not has_samples:
+        return [name_axes(file, request, has_samples)]
+    return [
+        name_axes(file.group(name), request, has_samples).assign_attrs(split=name)
+        for name in groups
+    ]
 
 
 def open_npz(path: Path) -> ArrayFile:
-    """A NumPy archive. What is not asked for may be anything, such as pickled objects."""
+    """Open a NumPy archive. Arrays that are not read may be anything, such as pickled objects."""
 
     def read(name: str) -> np.ndarray:
         with parse_errors(_field(path, name), ".npz"), np.load(path, allow_pickle=False) as archive:
@@ -40,7 +56,7 @@ def _npy_shape(archive: zipfile.ZipFile, member: str) -> Shape:
 
 
 def open_h5(path: Path) -> ArrayFile:
-    """An HDF5 file; fields in groups are named with slashes."""
+    """Open an HDF5 file; fields in groups are named with slashes."""
     shapes: dict[str, Shape] = {}
 
     def visit(name: str, item: Any) -> None:
@@ -63,35 +79,32 @@ def open_h5(path: Path) -> ArrayFile:
 
 
 def open_mat(path: Path) -> ArrayFile:
-    """A MATLAB file. Vectors, which MATLAB keeps as 1 × n or n × 1, have one axis."""
+    """Open a MATLAB file. Vectors, which MATLAB stores as 1 × n or n × 1, get one axis."""
     with parse_errors(path, "a MATLAB file"):
-        shapes = _matlab_shapes(path)
+        if h5py.is_hdf5(path):
+            with h5py.File(path, "r", locking=False) as file:
+                found = {
+                    name: item.shape[::-1]
+                    for name, item in file.items()
+                    if isinstance(item, h5py.Dataset) and item.shape is not None
+                }
+        else:
+            found = {name: tuple(shape) for name, shape, _ in whosmat(path)}
+    shapes = {
+        name: (max(shape),) if len(shape) == 2 and min(shape) == 1 else shape
+        for name, shape in found.items()
+    }
 
     def read(name: str) -> np.ndarray:
-        with (
-            parse_errors(_field(path, name), "a MATLAB file"),
-            open_variable(path, name) as variable,
-        ):
+        kind = "a MATLAB file"
+        with parse_errors(_field(path, name), kind), open_variable(path, name) as variable:
             array = np.asarray(variable[(slice(None),) * len(variable.shape)])
         return array.reshape(shapes[name])
 
     return ArrayFile(path, shapes, read)
 
 
-def _matlab_shapes(path: Path) -> dict[str, Shape]:
-    if h5py.is_hdf5(path):
-        with h5py.File(path, "r", locking=False) as file:
-            found = {
-                name: item.shape[::-1]
-                for name, item in file.items()
-                if isinstance(item, h5py.Dataset) and item.shape is not None
-            }
-    else:
-        found = {name: tuple(shape) for name, shape, _ in whosmat(path)}
-    return {
-        name: (max(shape),) if len(shape) == 2 and min(shape) == 1 else shape
-        for name, shape in found.items()
-    }
+ARRAYS = {".npz": open_npz, ".h5": open_h5, ".hdf5": open_h5, ".mat": open_mat}
 
 
 def _field(path: Path, name: str) -> str:
@@ -99,7 +112,7 @@ def _field(path: Path, name: str) -> str:
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays in the format of the path's ending, atomically."""
+    """Write arrays in the format of the path's suffix, atomically."""
     suffix = path.suffix.lower()
     if suffix not in (".npz", ".mat"):
         with new_hdf5(path) as file:

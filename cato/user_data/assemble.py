@@ -1,116 +1,118 @@
-"""The fields of every sample put together: channels, scalars, time.
+"""From named dimensions to samples: coordinates, input channels and targets.
 
-Targets with an axis of frames are a problem in time. It is a rollout if the inputs are nothing but
-earlier frames of the same fields; otherwise the model is asked for each frame by its time.
+Targets with a time dimension are a problem in time. It is a rollout if the inputs are only earlier
+frames of the same fields; otherwise the model is conditioned on the time of each frame.
 """
 
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from cato.errors import InputError
 from cato.problem import TimeProtocol
+from cato.user_data.axes import CHANNEL, SAMPLE, TIME
 from cato.user_data.naming import Name, Naming
-from cato.user_data.samples import RawSample, RawSamples, UserSample, UserSamples
-from cato.user_data.shapes import nodal, read_shape
+from cato.user_data.samples import UserSample, UserSamples
+
+if TYPE_CHECKING:
+    import xarray
 
 DEFAULT_NAMES = {"inputs": "input", "targets": "target", "scalars": "scalar"}
 
+Channels = tuple[np.ndarray, tuple[str, ...]]
+"""Values with channels last, and the names of the channels."""
 
-def assemble(path: Path, raw: RawSamples, naming: Naming) -> UserSamples:
-    """The samples with their fields in channels.
+
+def assemble(path: Path, datasets: "list[xarray.Dataset]", naming: Naming) -> UserSamples:
+    """Put the fields of each sample together.
 
     Args:
-        path: Where they are from.
-        raw: As they are in the file.
+        path: Where the data come from.
+        datasets: In the inner form, see `cato.user_data.axes`; one or many samples each.
         naming: As the user gave it.
     """
-    if not raw.samples:
+    first, is_layout = datasets[0], naming.is_layout
+    naming = naming.within([str(name) for name in first.data_vars], truth=False)
+    time = _time_protocol(first, naming, is_layout)
+    _, inputs = _inputs(first, naming, time)
+    _, outputs = _targets(first, naming)
+    samples = [s for dataset in datasets for s in _samples(dataset, naming, time)]
+    if not samples:
         raise InputError(f"{path} holds no samples: the axis that counts them has length 0")
-    first, is_layout = raw.samples[0], naming.is_layout
-    naming = naming.within(first.fields, truth=False)
-    dimension = first.coords.shape[-1]
-    for sample in raw.samples:
-        if sample.coords.shape[-1] != dimension:
-            raise InputError(
-                f"{sample.origin}: {sample.coords.shape[-1]} coordinates, but {dimension} in "
-                f"{first.origin}; all samples need the same"
-            )
-    time = _time(raw, naming, is_layout)
-    inputs, outputs = _input_names(raw, naming, time), _channel_names(raw, naming.targets)
-    shared: dict[int, np.ndarray] = {}
-    samples = [_sample(sample, naming, time, shared) for sample in raw.samples]
-    for own in samples:
-        _require_like(own, samples[0], inputs, outputs)
+    for sample in samples:
+        _require_like(sample, samples[0], inputs, outputs)
+    if len(datasets) > 1:
+        samples = _with_shared_mesh(samples)
     targets = samples[0].targets
     num_frames = 1 if time == "steady" or targets is None else len(targets)
     return UserSamples(path, samples, inputs, outputs, time, num_frames)
 
 
-def _sample(
-    raw: RawSample, naming: Naming, time: TimeProtocol, shared: dict[int, np.ndarray]
-) -> UserSample:
-    mesh, keep = raw.coords.shape[:-1], raw.keep
-    coords = shared.get(id(raw.coords))
-    if coords is None or keep is not None:
-        coords = _float32(_kept(raw.coords, keep, 0))
-        shared[id(raw.coords)] = coords
-    windows = [_field(raw, name) for name in naming.inputs]
-    inputs = np.concatenate(
-        [_as_channels(window, mesh) for window in _by_frame(windows, time)]
-        or [np.zeros((*mesh, 0), np.float32)],
-        axis=-1,
-    )
-    targets = None
-    fields = [_field(raw, name) for name in naming.targets]
-    if fields and all(field.shape[0] for field in fields):
-        lengths = {field.shape[: field.ndim - len(mesh) - 1] for field in fields}
-        if len(lengths) > 1:
-            raise InputError(f"{raw.origin}: the targets differ in their numbers of frames")
-        joined = np.concatenate(fields, axis=-1)
-        targets = _float32(_kept(joined, keep, joined.ndim - 2))
-    inputs = _float32(_kept(inputs, keep, 0))
-    return UserSample(raw.origin, coords, inputs, targets, keep, raw.split)
+def _samples(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Iterator[UserSample]:
+    """The samples of one dataset; on a shared mesh they share the array of its nodes."""
+    inputs, _ = _inputs(dataset, naming, time)
+    targets, _ = _targets(dataset, naming)
+    order = (SAMPLE, *_mesh(dataset), f"{CHANNEL}_coords")
+    coords = _float32(dataset["coords"].transpose(*order, missing_dims="ignore").values)
+    split = dataset.attrs.get("split", "")
+    for i in range(len(inputs)):
+        origin = dataset.attrs["origin"]
+        if SAMPLE in dataset.dims:
+            origin += f", sample {i}" + (f" of {split}" if split else "")
+        nodes = coords[i] if SAMPLE in dataset["coords"].dims else coords
+        truth = None if targets is None else targets[i]
+        word = str(dataset["split"].values[i]) if "split" in dataset else split
+        sample = UserSample(origin, nodes, inputs[i], truth, split=word)
+        yield sample.masked(dataset["mask"].values[i]) if "mask" in dataset else sample
 
 
-def _field(raw: RawSample, name: Name) -> np.ndarray:
-    """A field as (*mesh, C) or (T, *mesh, C), of the named frames."""
-    if name.field not in raw.fields:
-        raise InputError(f"{raw.origin} has no field {name.field!r}, which other samples have")
-    array, mesh = raw.fields[name.field], raw.coords.shape[:-1]
-    reading = read_shape(array.shape, mesh)
-    if reading is None:
-        raise InputError(
-            f"{raw.origin}: field {name.field!r} of shape {array.shape} does not fit the mesh "
-            f"{mesh}; expected {mesh}, {(*mesh, 'channels')} or {('frames', *mesh, 'channels')}"
-        )
-    values = nodal(array, mesh)
-    if name.frames is None:
-        return values
-    if not reading.has_frames:
-        raise InputError(f"{raw.origin}: field {name} has no frames; its shape is {array.shape}")
-    return values[slice(*name.frames)]
+def _mesh(dataset: "xarray.Dataset") -> list[str]:
+    return sorted(str(dim) for dim in dataset["coords"].dims if str(dim).startswith("axis"))
 
 
-def _time(raw: RawSamples, naming: Naming, is_layout: bool) -> TimeProtocol:
-    first = raw.samples[0]
-    mesh = first.coords.shape[:-1]
+def _field(dataset: "xarray.Dataset", name: Name) -> "xarray.DataArray":
+    """The named frames of a field as (sample, time, axes, channel), with names of channels."""
+    origin = dataset.attrs["origin"]
+    if name.field not in dataset:
+        raise InputError(f"{origin} has no field {name.field!r}, which other samples have")
+    field = dataset[name.field]
+    roles = {
+        dim: role for dim in field.dims if (role := str(dim).partition("_")[0]) in (TIME, CHANNEL)
+    }
+    field = field.rename(roles)
+    if name.frames is not None:
+        if TIME not in field.dims:
+            raise InputError(f"{origin}: field {name} has no frames; its shape is {field.shape}")
+        field = field.isel(time=slice(*name.frames))
+    if CHANNEL not in field.coords:
+        word, count = DEFAULT_NAMES.get(name.field, name.field), field.sizes[CHANNEL]
+        words = [word] if count == 1 else [f"{word}_{i + 1}" for i in range(count)]
+        field = field.assign_coords(channel=words)
+    # What all samples share is repeated, and scalars of samples at every node.
+    mesh = _mesh(dataset)
+    sizes = {d: dataset.sizes.get(d, 1) for d in (SAMPLE, *mesh) if d not in field.dims}
+    order = (SAMPLE, TIME, *mesh, CHANNEL)
+    return field.expand_dims(sizes).transpose(*order, missing_dims="ignore")
 
-    def frames(name: Name) -> bool:
-        return _field(first, name).ndim > len(mesh) + 1
 
-    in_time = [frames(name) for name in naming.targets]
+def _time_protocol(dataset: "xarray.Dataset", naming: Naming, is_layout: bool) -> TimeProtocol:
+    past = [_field(dataset, name) for name in naming.inputs]
+    future = [_field(dataset, name) for name in naming.targets]
+    in_time = [TIME in field.dims for field in future]
     if any(in_time) and not all(in_time):
-        raise InputError(f"{first.origin}: some targets have frames and others not")
+        raise InputError(f"{dataset.attrs['origin']}: some targets have frames and others do not")
     if not any(in_time):
         return "steady"
-    if not naming.inputs or not all(map(frames, naming.inputs)):
+    if not past or not all(TIME in field.dims for field in past):
         return "conditioned"
     if is_layout:
-        past, future = (_field(first, names[0]) for names in (naming.inputs, naming.targets))
-        words = {raw.labels[name] for name in ("inputs", "targets") if name in raw.labels}
-        # Other names are other fields: a rollout would feed its outputs back as these inputs.
-        is_same = past.shape[-1] == future.shape[-1] and len(words) < 2
+        labels = [f"{CHANNEL}_{name}" for name in ("inputs", "targets")]
+        words = {tuple(dataset[n].values) for n in labels if n in dataset.coords}
+        # Different names are different fields: a rollout would feed outputs back as these inputs.
+        is_same = past[0].sizes[CHANNEL] == future[0].sizes[CHANNEL] and len(words) < 2
         return "rollout" if is_same else "conditioned"
     if [n.field for n in naming.inputs] != [n.field for n in naming.targets]:
         return "conditioned"
@@ -124,55 +126,60 @@ def _time(raw: RawSamples, naming: Naming, is_layout: bool) -> TimeProtocol:
     return "rollout"
 
 
-def _by_frame(windows: list[np.ndarray], time: TimeProtocol) -> list[np.ndarray]:
-    """For a rollout all fields of one frame stand together, the oldest frame first."""
-    return [np.concatenate(windows, axis=-1)] if time == "rollout" else windows
+def _inputs(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Channels:
+    """Inputs (sample, axes, channel), frames as channels with the oldest first.
+
+    In a rollout all fields of one frame stand together, because the model drops the oldest frame
+    and appends the newest.
+    """
+    names = naming.inputs
+    groups = [names] if time == "rollout" else [(name,) for name in names]
+    parts = [_frames_as_channels(dataset, group) for group in groups]
+    if not parts:
+        shape = [dataset.sizes.get(dim, 1) for dim in (SAMPLE, *_mesh(dataset))]
+        return np.zeros((*shape, 0), np.float32), ()
+    values = np.concatenate([part for part, _ in parts], axis=-1)
+    return _float32(values), tuple(word for _, words in parts for word in words)
 
 
-def _as_channels(field: np.ndarray, mesh: tuple[int, ...]) -> np.ndarray:
-    """Frames become channels, the oldest first."""
-    if field.ndim == len(mesh) + 1:
-        return field
-    return np.moveaxis(field, 0, -2).reshape(*mesh, -1)
+def _frames_as_channels(dataset: "xarray.Dataset", names: tuple[Name, ...]) -> Channels:
+    values, words = _joined(dataset, names, "inputs")
+    if values.ndim == len(_mesh(dataset)) + 2:
+        return values, words
+    start, num_frames = (names[0].frames or (0, None))[0] or 0, values.shape[1]
+    values = np.moveaxis(values, 1, -2).reshape(*values.shape[:1], *values.shape[2:-1], -1)
+    return values, tuple(f"{word}[{start + k}]" for k in range(num_frames) for word in words)
 
 
-def _input_names(raw: RawSamples, naming: Naming, time: TimeProtocol) -> tuple[str, ...]:
-    """Names of the input channels, frames numbered as in the file."""
-    first = raw.samples[0]
-    num_axes = first.coords.ndim - 1
-
-    def numbered(names: tuple[Name, ...]) -> list[str]:
-        field = _field(first, names[0])
-        channels = _channel_names(raw, names)
-        if field.ndim == num_axes + 1:
-            return list(channels)
-        start = (names[0].frames or (0, None))[0] or 0
-        return [f"{c}[{start + k}]" for k in range(len(field)) for c in channels]
-
-    if time == "rollout":
-        return tuple(numbered(naming.inputs))
-    return tuple(word for name in naming.inputs for word in numbered((name,)))
+def _targets(
+    dataset: "xarray.Dataset", naming: Naming
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Targets (sample, time, axes, channel); None where the file has none, or no frame of them."""
+    if not naming.targets:
+        return None, ()
+    values, words = _joined(dataset, naming.targets, "targets")
+    return (_float32(values) if values.size or not len(values) else None), words
 
 
-def _channel_names(raw: RawSamples, names: tuple[Name, ...]) -> tuple[str, ...]:
-    found: list[str] = []
-    for name in names:
-        count = _field(raw.samples[0], name).shape[-1]
-        labels = raw.labels.get(name.field, ())
-        if labels and len(labels) != count:
-            raise InputError(
-                f"{raw.samples[0].origin}: {len(labels)} names for the {count} channels of "
-                f"{name.field!r}"
-            )
-        word = DEFAULT_NAMES.get(name.field, name.field)
-        found += labels or ([word] if count == 1 else [f"{word}_{i + 1}" for i in range(count)])
-    return tuple(found)
+def _joined(dataset: "xarray.Dataset", names: tuple[Name, ...], what: str) -> Channels:
+    fields = [_field(dataset, name) for name in names]
+    if len({field.sizes.get(TIME) for field in fields}) > 1:
+        origin = dataset.attrs["origin"]
+        raise InputError(f"{origin}: the {what} differ in their numbers of frames")
+    words = tuple(str(word) for field in fields for word in field[CHANNEL].values)
+    return np.concatenate([field.values for field in fields], axis=-1), words
 
 
 def _require_like(
     sample: UserSample, first: UserSample, inputs: tuple[str, ...], outputs: tuple[str, ...]
 ) -> None:
-    """All samples have the same channels and frames."""
+    """Refuse a sample whose coordinates, channels or frames are not those of the first."""
+    dimension = first.coords.shape[-1]
+    if sample.coords.shape[-1] != dimension:
+        raise InputError(
+            f"{sample.origin}: {sample.coords.shape[-1]} coordinates, but {dimension} in "
+            f"{first.origin}; all samples need the same"
+        )
     if sample.inputs.shape[-1] != len(inputs):
         raise InputError(
             f"{sample.origin}: {sample.inputs.shape[-1]} input channels, but {len(inputs)} "
@@ -182,7 +189,7 @@ def _require_like(
         if (first.targets is None) != (sample.targets is None):
             raise InputError(f"{sample.origin} and {first.origin}: only one of them has targets")
         return
-    ours, theirs = (_frames(s) for s in (sample, first))
+    ours, theirs = sample.num_frames, first.num_frames
     if sample.targets.shape[-1] != len(outputs) or ours != theirs:
         raise InputError(
             f"{sample.origin}: targets with {sample.targets.shape[-1]} channels and {ours} frames, "
@@ -190,16 +197,14 @@ def _require_like(
         )
 
 
-def _frames(sample: UserSample) -> int:
-    assert sample.targets is not None
-    in_time = sample.targets.ndim > sample.coords.ndim
-    return len(sample.targets) if in_time else 0
-
-
-def _kept(array: np.ndarray, keep: np.ndarray | None, axis: int) -> np.ndarray:
-    return array if keep is None else np.compress(keep, array, axis=axis)
+def _with_shared_mesh(samples: list[UserSample]) -> list[UserSample]:
+    """If all samples repeat one mesh, let them share its array."""
+    nodes = samples[0].coords
+    if all(np.array_equal(sample.coords, nodes) for sample in samples):
+        return [replace(sample, coords=nodes) for sample in samples]
+    return samples
 
 
 def _float32(array: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # too large for float32 is infinite, and named as such
+    with np.errstate(over="ignore"):  # too large for float32 is infinite, and reported as such
         return np.ascontiguousarray(array, np.float32)

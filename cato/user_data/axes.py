@@ -1,18 +1,116 @@
-"""Files of named arrays, and which reading of their coordinates fits their fields."""
+"""Named dimensions, the inner form of users' data, and names for the axes of plain arrays.
+
+Every reader returns an `xarray.Dataset` with these variables (samples and time may be missing):
+
+    coords      (sample, axis_0, axis_1, ..., channel_coords)           node positions
+    NAME        (sample, time_NAME, axis_0, axis_1, ..., channel_NAME)  a field
+    NAME        (sample, channel_NAME)                                  scalars of the samples
+    mask        (sample, axis_0)                                        False at padding of clouds
+    split       (sample)                                                train, validation or test
+
+Time and channel carry the field's name because fields may differ in their length. The coordinate
+`channel_NAME` holds names of channels, the attribute `origin` the file, for messages.
+
+NetCDF and VTK files say what their axes mean. For HDF5, NumPy and MATLAB files `name_axes` derives
+it from the shapes: it looks for the interpretation of the coordinates that fits the fields.
+"""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from math import prod
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from cato.benchmarks.contract import SPLITS
 from cato.errors import InputError
-from cato.user_data.naming import Name, Naming
-from cato.user_data.shapes import Shape, nodal_readings, read_shape
+from cato.user_data.naming import Name, Naming, ReadRequest
 
+if TYPE_CHECKING:
+    import xarray  # imported where it is used: it costs every command half a second
+
+SAMPLE, TIME, CHANNEL = "sample", "time", "channel"
 MAX_DIMENSION = 3
+
+Shape = tuple[int, ...]
+Dims = tuple[str, ...]
+
+
+def mesh_dims(num_axes: int) -> Dims:
+    """Names of the mesh axes."""
+    return tuple(f"axis_{axis}" for axis in range(num_axes))
+
+
+def make_dataset(
+    path: Path,
+    naming: Naming,
+    variables: Mapping[str, tuple[Dims, np.ndarray]],
+    labels: Mapping[str, tuple[str, ...]] | None = None,
+) -> "xarray.Dataset":
+    """A dataset in the inner form.
+
+    Args:
+        path: Where the data come from.
+        naming: Resolved names.
+        variables: Dimensions and values; time and channel get the field's name here, and a missing
+            channel dimension is added.
+        labels: Names of the channels of some fields.
+    """
+    import xarray
+
+    reserved = {SAMPLE, "mask", "split", *mesh_dims(MAX_DIMENSION)}
+    reserved |= set() if naming.coords == ("coords",) else {"coords"}
+    if taken := reserved.intersection(naming.fields):
+        raise InputError(f"{path}: {min(taken)!r} cannot be the name of a field; rename it")
+    named: dict[str, Any] = {}
+    for name, (dims, values) in variables.items():
+        if name not in ("mask", "split") and CHANNEL not in dims:
+            dims, values = (*dims, CHANNEL), values[..., None]
+        named[name] = (tuple(f"{d}_{name}" if d in (TIME, CHANNEL) else d for d in dims), values)
+    coords = {}
+    for name, words in (labels or {}).items():
+        if name in variables:
+            count = named[name][1].shape[-1]
+            if len(words) != count:
+                raise InputError(f"{path}: {len(words)} names for the {count} channels of {name!r}")
+            coords[f"{CHANNEL}_{name}"] = list(words)
+    return xarray.Dataset(named, coords, {"origin": str(path)})
+
+
+def sample_variables(
+    path: Path, arrays: Mapping[str, np.ndarray], count: int, mesh: Shape
+) -> dict[str, tuple[Dims, np.ndarray]]:
+    """The variables `mask` and `split`, where the file has these arrays."""
+    variables = {}
+    if "mask" in arrays:
+        mask = arrays["mask"] != 0
+        if mask.shape != (count, *mesh) or len(mesh) != 1:
+            raise InputError(
+                f"{path}: the mask should mark the points of clouds, of shape {(count, 'N')}; "
+                f"it is {mask.shape} on nodes {mesh}"
+            )
+        empty = np.flatnonzero(~mask.any(axis=1))
+        if empty.size:
+            raise InputError(f"{path}, sample {empty[0]}: all points are padding; remove it")
+        variables["mask"] = ((SAMPLE, *mesh_dims(1)), mask)
+    if "split" in arrays:
+        values = np.atleast_1d(np.squeeze(arrays["split"]))
+        numbers = values.dtype.kind in "fiu"
+        words = [SPLITS[int(v)] if numbers and v in (0, 1, 2) else str(v) for v in values.tolist()]
+        wrong = sorted(set(words) - set(SPLITS))
+        if len(words) != count or wrong:
+            such = f", such as {wrong[0]!r}" if wrong else ""
+            raise InputError(
+                f"{path}: 'split' should be train, validation or test (or 0, 1, 2) for each of the "
+                f"{count} samples; it has {len(words)} entries{such}"
+            )
+        variables["split"] = ((SAMPLE,), np.array(words))
+    return variables
+
+
+# -- plain arrays ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -20,64 +118,106 @@ class ArrayFile:
     """An open file of named arrays.
 
     Attributes:
-        path: Where it is.
-        shapes: Of its arrays, by name.
-        read: Gives an array.
-        num_axes: Of the mesh, where the format says which axis is which.
+        path: Path of the file.
+        shapes: Shapes of its arrays by name.
+        read: Reads an array.
     """
 
     path: Path
     shapes: Mapping[str, Shape]
     read: Callable[[str], np.ndarray]
-    num_axes: int | None = None
 
     def numbers(self, name: str) -> np.ndarray:
-        """An array of real numbers; a missing one is an error that lists what there is."""
+        """Read an array of real numbers; if it is missing, the error lists what the file has."""
         if name not in self.shapes:
-            there = ", ".join(f"{n} {s}" for n, s in self.shapes.items()) or "nothing"
-            raise InputError(
-                f"{self.path} has no field {name!r}, only {there}; name the fields by "
-                f"--coords, --inputs and --targets"
-            )
+            raise missing_field(self.path, name, self.shapes)
         array = self.read(name)
-        if array.dtype.kind not in "fiub":
-            raise InputError(
-                f"{self.path}: field {name!r} should be real numbers, but is {array.dtype}"
-            )
+        require_real(self.path, name, array.dtype)
         return array
 
     def group(self, name: str) -> "ArrayFile":
-        """The arrays of a group and those at the root, which it shares."""
+        """The arrays of a group, and those at the root, which all groups share."""
         inner = {n.removeprefix(f"{name}/"): n for n in self.shapes if n.startswith(f"{name}/")}
-        shared = {n: n for n in self.shapes if "/" not in n}
-        paths = shared | inner
+        paths = {n: n for n in self.shapes if "/" not in n} | inner
         shapes = {short: self.shapes[full] for short, full in paths.items()}
         return ArrayFile(self.path, shapes, lambda short: self.read(paths[short]))
 
 
-@dataclass(frozen=True)
-class ReadRequest:
-    """What is read of a path.
+def missing_field(path: Path, name: str, shapes: Mapping[str, Shape]) -> InputError:
+    """The error for a field that a file does not have."""
+    found = ", ".join(f"{n} {s}" for n, s in shapes.items()) or "nothing"
+    return InputError(
+        f"{path} has no field {name!r}, only {found}; name the fields with --coords, --inputs and "
+        f"--targets"
+    )
 
-    Attributes:
-        naming: Its fields.
-        truth: Whether targets must be there.
-        num_axes: Of the mesh, where it is known; a cloud has one.
-        coords: The nodes (*mesh, D) where the file has none.
+
+def require_real(path: Path, name: str, dtype: np.dtype) -> None:
+    """Refuse fields that are not real numbers."""
+    if dtype.kind not in "fiub":
+        raise InputError(f"{path}: field {name!r} should be real numbers, but is {dtype}")
+
+
+def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarray.Dataset":
+    """Read the fields and name their axes; `has_samples` says if the first one counts samples."""
+    naming = request.naming.within(file.shapes, request.truth)
+    fields = {name: file.numbers(name) for name in naming.fields}
+    match = _match_mesh(file, request, naming, fields, has_samples)
+    sample = (SAMPLE,) if match.is_per_sample else ()
+    variables = {"coords": ((*sample, *mesh_dims(len(match.mesh)), CHANNEL), match.coords)}
+    for name, array in fields.items():
+        try:
+            dims = _field_dims(array.shape, match, has_samples)
+        except InputError as error:
+            raise InputError(f"{file.path}: field {name!r}: {error}") from None
+        if name != "coords":  # positions that are also an input
+            variables[name] = (dims, array)
+    if has_samples:
+        reads = {"mask": file.numbers, "split": file.read}
+        extra = {name: read(name) for name, read in reads.items() if name in file.shapes}
+        variables |= sample_variables(file.path, extra, match.num_samples, match.mesh)
+    words = {"inputs": "input_names", "targets": "target_names", "scalars": "scalar_names"}
+    labels = {
+        field: tuple(map(str, np.atleast_1d(file.read(name)).tolist()))
+        for field, name in words.items()
+        if name in file.shapes
+    }
+    return make_dataset(file.path, naming, variables, labels)
+
+
+def nodal_dims(shape: Shape, mesh: Shape) -> list[Dims]:
+    """All meanings of the axes of one sample's field if it has values at the nodes."""
+    return [
+        (*time, *mesh_dims(len(mesh)), *channel)
+        for time, channel in product(((), (TIME,)), ((), (CHANNEL,)))
+        if len(shape) == len(time) + len(mesh) + len(channel)
+        and shape[len(time) : len(time) + len(mesh)] == mesh
+    ]
+
+
+def dims_of_shape(shape: Shape, mesh: Shape) -> Dims | None:
+    """The meaning of the axes of one sample's field; None if it does not fit the mesh.
+
+    Raises:
+        InputError: The axis next to the mesh may be channels or frames.
     """
-
-    naming: Naming
-    truth: bool = True
-    num_axes: int | None = None
-    coords: np.ndarray | None = None
+    found = nodal_dims(shape, mesh)
+    if len(found) > 1:
+        raise InputError(
+            f"shape {shape} on a mesh of {mesh} nodes may be channels last or frames first; "
+            f"give it both axes, (frames, *mesh, channels)"
+        )
+    if found:
+        return found[0]
+    return (CHANNEL,)[: len(shape)] if len(shape) <= 1 else None
 
 
 class MeshMatch(NamedTuple):
-    """Coordinates, and how many samples there are."""
+    """An interpretation of the coordinates."""
 
     coords: np.ndarray
     is_per_sample: bool
-    """Whether each sample has its own."""
+    """Whether the first axis counts samples."""
     num_samples: int = 1
 
     @property
@@ -86,138 +226,139 @@ class MeshMatch(NamedTuple):
         return self.coords.shape[self.is_per_sample : -1]
 
 
-def place(
+def _field_dims(shape: Shape, match: MeshMatch, has_samples: bool) -> Dims:
+    count, mesh = match.num_samples, match.mesh
+    if not has_samples:
+        dims = dims_of_shape(shape, mesh)
+        if dims is None:
+            raise InputError(
+                f"shape {shape} does not fit the mesh {mesh}; expected {mesh}, "
+                f"{(*mesh, 'channels')} or {('frames', *mesh, 'channels')}"
+            )
+        return dims
+    of_samples = dims_of_shape(shape[1:], mesh) if shape[:1] == (count,) else None
+    is_shared = shape[: len(mesh)] == mesh and len(shape) - len(mesh) in (0, 1)
+    if of_samples is not None and is_shared and not set(mesh_dims(1)) & set(of_samples):
+        raise InputError(
+            f"shape {shape} may be scalars of {count} samples or one field for all; give a field "
+            f"its channel axis, {(*shape, 1)}"
+        )
+    dims = dims_of_shape(shape, mesh) if of_samples is None and is_shared else of_samples
+    if dims is None:
+        raise InputError(
+            f"shape {shape} should be {(count, *mesh)} or, with channels, {(count, *mesh, 'C')}; "
+            f"in time {(count, 'T', *mesh, 'C')}; or scalars {(count,)}, {(count, 'P')} of the "
+            f"samples"
+        )
+    return dims if of_samples is None else (SAMPLE, *dims)
+
+
+def _match_mesh(
     file: ArrayFile,
     request: ReadRequest,
     naming: Naming,
     fields: Mapping[str, np.ndarray],
     has_samples: bool,
 ) -> MeshMatch:
-    """The reading of the coordinates that fits the fields, which have an axis of samples or not."""
+    """The interpretation of the coordinates that fits the first field with values at nodes."""
     candidates = [
         c for c in _candidates(file, request, naming) if has_samples or not c.is_per_sample
     ]
-    match = _for_nodal_field(file, naming, fields, candidates, has_samples)
-    if match is None and not naming.targets:
-        match = _for_scalars(request, list(fields.values()), candidates, has_samples)
-    if match is not None:
-        return match
-    used = (*naming.coords, *(name.field for name in (*naming.targets, *naming.inputs)))
-    shapes = {name: file.shapes[name] for name in used}
-    first = "samples, " if has_samples else ""
-    raise InputError(
-        f"{file.path}: the shapes {shapes} do not fit together; expected coordinates (*mesh, D)"
-        f"{' or (samples, *mesh, D)' if has_samples else ''}, D at most {MAX_DIMENSION} and as "
-        f"many axes of the mesh or fewer, and fields ({first}*mesh, channels), in time "
-        f"({first}frames, *mesh, channels), or scalars ({first}values)"
-    )
-
-
-def _for_nodal_field(
-    file: ArrayFile,
-    naming: Naming,
-    fields: Mapping[str, np.ndarray],
-    candidates: list[MeshMatch],
-    has_samples: bool,
-) -> MeshMatch | None:
-    """The candidate that fits the first field with values at nodes, if there is one."""
     for name in (*naming.targets, *naming.inputs):
         shape = fields[name.field].shape
         fitting = _fitting(candidates, name, shape, has_samples)
         if not fitting:
             continue
-        match = fitting[0]
-        # With an axis less than coordinates, what each sample has of its own is never periodic.
-        if (
-            any(other.is_per_sample != match.is_per_sample for other in fitting)
-            and not naming.periodic
-        ):
+        is_ambiguous = any(c.is_per_sample != fitting[0].is_per_sample for c in fitting)
+        # A cloud, which has fewer axes than coordinates, is never periodic.
+        if is_ambiguous and not naming.periodic:
             raise InputError(
-                f"{file.path}: coordinates {match.coords.shape} with field {name.field!r} "
-                f"{shape} may be one mesh for all samples or one for each; repeat the mesh of all "
+                f"{file.path}: coordinates {fitting[0].coords.shape} with field {name.field!r} "
+                f"{shape} may be one mesh for all samples or one for each; repeat the shared mesh "
                 f"as (samples, *mesh, D), or name the frames of a time series, --targets "
                 f"{name.field}[:]"
             )
-        try:
-            read_shape(shape[has_samples:], match.mesh)
-        except InputError as error:
-            raise InputError(f"{file.path}: field {name.field!r}: {error}") from None
-        return match._replace(num_samples=shape[0] if has_samples else 1)
-    return None
-
-
-def _for_scalars(
-    request: ReadRequest, scalars: list[np.ndarray], candidates: list[MeshMatch], has_samples: bool
-) -> MeshMatch | None:
-    """The candidate for inputs that are scalars of the samples, or for none."""
-    if not all(has_samples <= array.ndim <= 2 for array in scalars):
-        return None
-    counts = [len(array) for array in scalars] if has_samples else [1]
-    num_nodes = None if request.coords is None else prod(request.coords.shape[:-1])
-    # What is like the known nodes, else a cloud, which has fewest axes.
-    for match in sorted(candidates, key=lambda c: (prod(c.mesh) != num_nodes, len(c.mesh))):
-        its_count = len(match.coords) if match.is_per_sample else None
-        count = counts[0] if counts else its_count or 1
-        if its_count in (None, count):
-            return match._replace(num_samples=count)
-    return None
+        return fitting[0]._replace(num_samples=shape[0] if has_samples else 1)
+    if not naming.targets:
+        arrays = list(fields.values())
+        if (match := _match_scalars(request, arrays, candidates, has_samples)) is not None:
+            return match
+    shapes = {name: file.shapes[name] for name in (*naming.coords, *naming.fields)}
+    first = "samples, " if has_samples else ""
+    raise InputError(
+        f"{file.path}: the shapes {shapes} do not fit together; expected coordinates (*mesh, D)"
+        f"{' or (samples, *mesh, D)' if has_samples else ''}, D at most {MAX_DIMENSION} and at "
+        f"most D mesh axes, and fields ({first}*mesh, channels), in time ({first}frames, *mesh, "
+        f"channels), or scalars ({first}values)"
+    )
 
 
 def _fitting(
     candidates: list[MeshMatch], name: Name, shape: Shape, has_samples: bool
 ) -> list[MeshMatch]:
-    """The candidates on which a field has values at nodes, in time where its frames are named."""
-    readings = [
-        (c, nodal_readings(shape[has_samples:], c.mesh))
+    """Candidates on which a field has values at nodes; with frames if the user named frames."""
+    found = [
+        (c, dims)
         for c in candidates
         if not c.is_per_sample or shape[:1] == c.coords.shape[:1]
+        if (dims := nodal_dims(shape[has_samples:], c.mesh))
     ]
-    in_time = [c for c, found in readings if any(reading.has_frames for reading in found)]
-    if name.frames is not None and in_time:
-        return in_time
-    return [c for c, found in readings if found]
+    in_time = [c for c, dims in found if any(TIME in d for d in dims)]
+    return in_time if name.frames is not None and in_time else [c for c, _ in found]
+
+
+def _match_scalars(
+    request: ReadRequest, scalars: list[np.ndarray], candidates: list[MeshMatch], has_samples: bool
+) -> MeshMatch | None:
+    """The candidate for inputs that are scalars of the samples, or for no inputs."""
+    if not all(has_samples <= array.ndim <= 2 for array in scalars):
+        return None
+    counts = [len(array) for array in scalars] if has_samples else [1]
+    num_nodes = None if request.coords is None else prod(request.coords.shape[:-1])
+    # Prefer as many nodes as the known mesh has, then clouds, which have the fewest axes.
+    for match in sorted(candidates, key=lambda c: (prod(c.mesh) != num_nodes, len(c.mesh))):
+        num_meshes = len(match.coords) if match.is_per_sample else None
+        count = counts[0] if counts else num_meshes or 1
+        if num_meshes in (None, count):
+            return match._replace(num_samples=count)
+    return None
 
 
 def _candidates(file: ArrayFile, request: ReadRequest, naming: Naming) -> Iterator[MeshMatch]:
-    """Readings of the coordinates: shared by all samples or not, most mesh axes first."""
+    """Interpretations of the coordinates: shared or per sample, most mesh axes first."""
     if not naming.coords:
         if request.coords is None:
             raise InputError(
                 f"{file.path} has no coordinates; add an array 'coords' of shape (*mesh, D) or "
-                f"(samples, *mesh, D), or name them by --coords x,y"
+                f"(samples, *mesh, D), or name them with --coords x,y"
             )
         yield MeshMatch(request.coords, False)
-        if naming.periodic:  # the file may have the first line of an axis at its end once more
+        if naming.periodic:  # the file may repeat the first line of a periodic axis at its end
             ends = [(0, int(axis in naming.periodic)) for axis in range(request.coords.ndim - 1)]
             yield MeshMatch(np.pad(request.coords, [*ends, (0, 0)], mode="wrap"), False)
         return
     arrays = [file.numbers(name) for name in naming.coords]
-    num_axes = file.num_axes or request.num_axes
     may_be_per_sample = any(array.ndim > 1 for array in arrays)
     for coords in _stacked(file, naming.coords, arrays):
         for is_per_sample in (False, True)[: 1 + may_be_per_sample]:
             match = MeshMatch(coords, is_per_sample)
-            fits = num_axes in (None, len(match.mesh))
+            fits = request.num_axes in (None, len(match.mesh))
             if fits and 1 <= len(match.mesh) <= coords.shape[-1] <= MAX_DIMENSION:
                 yield match
 
 
-def _stacked(
-    file: ArrayFile, names: tuple[str, ...], arrays: list[np.ndarray]
-) -> Iterator[np.ndarray]:
-    """Coordinates with their components last: as they are, stacked, or of the axes of a grid."""
+def _stacked(file: ArrayFile, names: Dims, arrays: list[np.ndarray]) -> Iterator[np.ndarray]:
+    """Coordinates with components last: as they are, stacked, or from the axes of a grid."""
     if len(arrays) == 1:
         (array,) = arrays
-        if array.ndim == 1 or array.shape[-1] > MAX_DIMENSION:
-            yield array[..., None]
-        else:
-            yield array
+        is_component = array.ndim == 1 or array.shape[-1] > MAX_DIMENSION
+        yield array[..., None] if is_component else array
         return
-    if all(array.ndim == 1 for array in arrays):
+    are_vectors = all(array.ndim == 1 for array in arrays)
+    if are_vectors:
         yield np.stack(np.meshgrid(*arrays, indexing="ij"), axis=-1)
-    shapes = {array.shape for array in arrays}
-    if len(shapes) == 1:
+    if len({array.shape for array in arrays}) == 1:
         yield np.stack(arrays, axis=-1)
-    elif not all(array.ndim == 1 for array in arrays):
+    elif not are_vectors:
         listed = ", ".join(f"{n} {a.shape}" for n, a in zip(names, arrays, strict=True))
         raise InputError(f"{file.path}: coordinates should have one shape, but have {listed}")

@@ -14,10 +14,8 @@ import numpy as np
 
 from cato.errors import InputError
 from cato.problem import Problem
-from cato.user_data.cells import num_folded_cells
-from cato.user_data.periodic import closing_axes
-from cato.user_data.recognise import recognise
-from cato.user_data.samples import UserSample, UserSamples
+from cato.user_data.periodic import closing_axes, num_folded_cells
+from cato.user_data.samples import UserSample, UserSamples, recognise
 
 
 @dataclass(frozen=True)

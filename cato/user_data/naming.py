@@ -8,6 +8,8 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from cato.errors import InputError
 
 _NAME = re.compile(r"([^\[\],]+?)(?:\[(-?\d*):(-?\d*)\])?")
@@ -19,7 +21,7 @@ class Name:
 
     Attributes:
         field: Its name in the file.
-        frames: First frame and the one after the last, as in a Python slice; all where None.
+        frames: Start and stop as in a Python slice; None selects all frames.
     """
 
     field: str
@@ -30,7 +32,9 @@ class Name:
         """From `u` or `u[:10]`."""
         match = _NAME.fullmatch(text)
         if match is None:
-            raise InputError(f"{text!r} is no field; name it as in the file, or frames as u[:10]")
+            raise InputError(
+                f"{text!r} is not a field name; name a field as in the file, or frames as u[:10]"
+            )
         field, start, stop = match.groups()
         if start is None:
             return cls(field)
@@ -45,13 +49,13 @@ class Name:
 
 @dataclass(frozen=True)
 class Naming:
-    """What a user says of a file; no fields are named for the documented layout.
+    """Names that the user gave; empty for the documented layout.
 
     Attributes:
-        coords: Of the coordinates: one array with them last, or one array each.
-        inputs: Of the inputs; none where the mesh is all the input.
-        targets: Of the targets.
-        periodic: Mesh axes, from 0, that close on themselves.
+        coords: Coordinates: one array with components last, or one array per component.
+        inputs: Inputs; empty if the mesh is the only input.
+        targets: Targets.
+        periodic: Periodic mesh axes, counted from 0.
     """
 
     coords: tuple[str, ...] = ()
@@ -65,7 +69,7 @@ class Naming:
     ) -> "Naming":
         """From comma-separated words."""
         if inputs and not targets:
-            raise InputError("--inputs are named but no --targets; name both, or neither")
+            raise InputError("--inputs given without --targets; name both, or neither")
         return cls(
             _words(coords),
             tuple(map(Name.parse, _words(inputs))),
@@ -75,15 +79,20 @@ class Naming:
 
     @property
     def is_layout(self) -> bool:
-        """Whether inputs and targets go by the documented layout."""
+        """Whether inputs and targets follow the documented layout."""
         return not self.targets
 
+    @property
+    def fields(self) -> list[str]:
+        """Names of the input and target fields, each once."""
+        return list(dict.fromkeys(name.field for name in (*self.inputs, *self.targets)))
+
     def within(self, fields: Collection[str], truth: bool) -> "Naming":
-        """The names to read of a file with these fields: the layout's where none are given.
+        """Resolve the names for a file with these fields: the layout's where none are given.
 
         Args:
-            fields: What the file has.
-            truth: Whether targets must be there; where they need not, missing ones are left out.
+            fields: The fields of the file.
+            truth: Whether targets are required; otherwise missing targets are dropped.
         """
         coords = self.coords or (("coords",) if "coords" in fields else ())
         inputs, targets = self.inputs, self.targets
@@ -93,6 +102,23 @@ class Naming:
         if not truth and not {name.field for name in targets} <= set(fields):
             targets = ()
         return replace(self, coords=coords, inputs=inputs, targets=targets)
+
+
+@dataclass(frozen=True)
+class ReadRequest:
+    """What to read from a path.
+
+    Attributes:
+        naming: Names of its fields.
+        truth: Whether targets are required.
+        num_axes: Number of mesh axes, where known; a cloud has one.
+        coords: Nodes (*mesh, D) to use if the file has none.
+    """
+
+    naming: Naming
+    truth: bool = True
+    num_axes: int | None = None
+    coords: np.ndarray | None = None
 
 
 def _words(text: str) -> tuple[str, ...]:

@@ -1,106 +1,78 @@
-"""NetCDF files through xarray: the axes are told by the names of their dimensions.
+"""NetCDF files through xarray: the names of their dimensions say what the axes mean.
 
-Dimensions of the coordinates are those of the mesh, `time` or `t` is time, and the one that is left
-over counts samples; a file without it is one sample. Axis d of the mesh is the dimension of
+The dimensions of the coordinates are those of the mesh, `time` or `t` is time, and the remaining
+one counts samples; a file without it is one sample. Axis d of the mesh is the dimension of
 coordinate d, whatever the order in the file.
 """
 
-import io
-from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cato.data.hdf5 import hdf5_stream
 from cato.errors import InputError
-from cato.files import atomic_write
-from cato.user_data.axes import ArrayFile
-from cato.user_data.naming import Naming
+from cato.user_data import axes
+from cato.user_data.axes import CHANNEL, SAMPLE, TIME, Dims
+from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.parse_errors import parse_errors
 
+if TYPE_CHECKING:
+    import xarray
+
 SUFFIXES = (".nc", ".nc4", ".cdf")
-TIME = ("time", "t")
+TIME_NAMES = ("time", "t")
+
+Roles = dict[str, str]
+"""What each dimension of a file is called in the inner form."""
 
 
-@dataclass(frozen=True)
-class Axes:
-    """The dimensions of a file by their meaning; samples and time may be missing."""
-
-    mesh: tuple[str, ...]
-    samples: tuple[str, ...]
-    time: tuple[str, ...]
-
-    @property
-    def order(self) -> tuple[str, ...]:
-        """As in the arrays of the documented layout."""
-        return self.samples + self.time + self.mesh
-
-
-def open_netcdf(path: Path, naming: Naming, samples: bool) -> ArrayFile:
-    """The named variables with samples first, then time, then the mesh.
-
-    Args:
-        path: The file.
-        naming: Its fields; coordinates not named are those of the targets' dimensions.
-        samples: Whether the file should have a dimension of samples.
-    """
+def read_netcdf(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarray.Dataset]":
+    """Read the named variables; coordinates not named are those of the targets' dimensions."""
     with _open(path) as file:
-        coords = _coordinates(path, file, naming)
-        axes = _axes(path, file, naming, coords)
-        if samples and not axes.samples:
+        coords = _coordinates(path, file, request.naming)
+        roles = _roles(path, file, request.naming, coords, has_samples)
+        if has_samples and SAMPLE not in roles.values():
             raise InputError(
-                f"{path} has no dimension of samples beside {', '.join(axes.order)}; add one, "
-                f"called sample where coordinates have it, or give a folder with one file per "
-                f"sample"
+                f"{path} has no dimension of samples next to {', '.join(roles)}; add one, called "
+                f"sample where coordinates have it, or give a folder with one file per sample"
             )
-        names = [n.field for n in (*naming.inputs, *naming.targets) if n.field in file]
-        needed = [*names, *coords, *(name for name in ("split", "mask") if name in file)]
+        naming = request.naming.within(file.variables, request.truth)
+        for name in naming.fields:
+            if name not in file.variables:
+                raise axes.missing_field(path, name, {n: v.shape for n, v in file.items()})
+        extra = [name for name in ("split", "mask") if name in file.variables and has_samples]
         with parse_errors(path, "NetCDF"):
-            file = file[needed].load()
-        arrays = {name: _ordered(file[name], axes) for name in names}
-        arrays["coords"] = _nodes(file, coords, axes)
-        for name in ("split", "mask"):
-            if name in file:
-                arrays[name] = np.asarray(file[name].values)
-    shapes = {n: a.shape for n, a in arrays.items()}
-    return ArrayFile(path, shapes, arrays.__getitem__, num_axes=len(axes.mesh))
+            file = file[[*naming.fields, *coords, *extra]].load()
+    variables = {name: _variable(path, file[name], roles) for name in naming.fields}
+    variables["coords"] = _nodes(file, coords, roles)
+    mesh = tuple(file.sizes[dim] for dim, role in roles.items() if role.startswith("axis"))
+    count = next((file.sizes[dim] for dim, role in roles.items() if role == SAMPLE), 1)
+    arrays = {name: file[name].values for name in extra}
+    variables |= axes.sample_variables(path, arrays, count, mesh)
+    return [axes.make_dataset(path, naming, variables)]
 
 
-def write_netcdf(
-    source: Path, target: Path, naming: Naming, fields: Mapping[str, np.ndarray]
-) -> None:
-    """A copy of a file with more variables, in the order of `open_netcdf`."""
-    xarray = _xarray()
+def write_netcdf(source: Path, target: Path, naming: Naming, fields: "xarray.Dataset") -> None:
+    """Write a copy of a file with more variables."""
     with _open(source) as file:
-        axes = _axes(source, file, naming, _coordinates(source, file, naming))
+        has_samples = SAMPLE in fields.dims
+        coords = _coordinates(source, file, naming)
+        roles = _roles(source, file, naming, coords, has_samples)
         with parse_errors(source, "NetCDF"):
             file = file.load()
-    for name, array in fields.items():
-        steady = axes.samples + axes.mesh
-        in_time = axes.samples + (axes.time or ("time",)) + axes.mesh
-        dims = steady if array.ndim == len(steady) else in_time
-        if len(dims) == array.ndim and _lengths_fit(file, dims, array):
-            file[name] = xarray.DataArray(array, dims=dims)
-        else:  # fewer frames than the file has
-            new = [d if d not in TIME else f"{d}_predicted" for d in dims]
-            file[name] = xarray.DataArray(array, dims=new)
-    with atomic_write(target) as temporary:
-        temporary.write_bytes(_written(file))
-
-
-def _written(file: Any) -> memoryview:
-    """A file in memory: HDF5 crashes where a disk is full."""
-    buffer = io.BytesIO()
-    with import_module("h5netcdf").File(buffer, "w") as written:
+    dims_of = {role: dim for dim, role in roles.items()}
+    for name, variable in fields.data_vars.items():
+        dims = []
+        for dim, size in variable.sizes.items():
+            own = dims_of.get(str(dim).removesuffix(f"_{name}"), str(dim))
+            # Fewer frames than the file has need a dimension of their own.
+            dims.append(own if file.sizes.get(own, size) == size else f"{own}_predicted")
+        file[name] = (dims, variable.values)
+    with hdf5_stream(target) as stream, import_module("h5netcdf").File(stream, "w") as written:
         file.dump_to_store(_xarray().backends.H5NetCDFStore(written))
-    return buffer.getbuffer()
-
-
-def _lengths_fit(file: Any, dims: tuple[str, ...], array: np.ndarray) -> bool:
-    return all(file.sizes.get(d, n) == n for d, n in zip(dims, array.shape, strict=True))
 
 
 def _coordinates(path: Path, file: Any, naming: Naming) -> tuple[str, ...]:
@@ -109,18 +81,21 @@ def _coordinates(path: Path, file: Any, naming: Naming) -> tuple[str, ...]:
     names = naming.coords or tuple(
         str(dim)
         for dim in reference.dims
-        if dim in file.coords and dim not in TIME and file[dim].dtype.kind in "fiu"
+        if dim in file.coords and dim not in TIME_NAMES and file[dim].dtype.kind in "fiu"
     )
     wrong = [name for name in names if name not in file.variables]
     if wrong or not names:
         raise InputError(
             f"{path} has no coordinate {wrong[0] if wrong else 'of its mesh'!r}, only variables "
-            f"{_listed(file)}; name them by --coords y,x"
+            f"{_listed(file)}; name them with --coords y,x"
         )
     return names
 
 
-def _axes(path: Path, file: Any, naming: Naming, coords: tuple[str, ...]) -> Axes:
+def _roles(
+    path: Path, file: Any, naming: Naming, coords: tuple[str, ...], has_samples: bool
+) -> Roles:
+    """The meaning of the dimensions; in a file of one sample the one left over is time."""
     reference = _reference(path, file, naming)
     dims = [str(dim) for dim in reference.dims]
     if all(file[name].ndim == 1 for name in coords):
@@ -129,14 +104,17 @@ def _axes(path: Path, file: Any, naming: Naming, coords: tuple[str, ...]) -> Axe
         # A dimension that every coordinate and every field has may still count samples.
         found = {str(dim) for name in coords for dim in file[name].dims}
         spatial = [dim for dim in dims if dim in found and dim not in ("sample", "samples")]
-    time = tuple(dim for dim in dims if dim in TIME and dim not in spatial)
-    samples = tuple(dim for dim in dims if dim not in (*spatial, *time))
-    if len(samples) > 1 or not set(spatial) <= set(dims):
+    time = [dim for dim in dims if dim in TIME_NAMES and dim not in spatial]
+    rest = [dim for dim in dims if dim not in (*spatial, *time)]
+    if not has_samples and not time:
+        time, rest = rest, []
+    if len(rest) > has_samples or len(time) > 1 or not set(spatial) <= set(dims):
         raise InputError(
             f"{path}: of the dimensions {', '.join(dims)} of {reference.name!r}, those of the mesh "
             f"are {', '.join(spatial)}; at most one more may count samples, and time is called time"
         )
-    return Axes(tuple(spatial), samples, time)
+    roles = dict(zip(spatial, axes.mesh_dims(len(spatial)), strict=True))
+    return roles | dict.fromkeys(rest, SAMPLE) | dict.fromkeys(time, TIME)
 
 
 def _reference(path: Path, file: Any, naming: Naming) -> Any:
@@ -147,24 +125,27 @@ def _reference(path: Path, file: Any, naming: Naming) -> Any:
     if naming.is_layout:
         raise InputError(f"{path} holds {_listed(file)}; name its fields: --inputs k --targets p")
     raise InputError(
-        f"{path} has no variable {str(naming.targets[0].field)!r} over a mesh, only {_listed(file)}"
+        f"{path} has no variable {naming.targets[0].field!r} over a mesh, only {_listed(file)}"
     )
 
 
-def _ordered(variable: Any, axes: Axes) -> np.ndarray:
-    dims = [dim for dim in axes.order if dim in variable.dims]
-    rest = [dim for dim in variable.dims if dim not in dims]
-    return np.asarray(variable.transpose(*dims, *rest).values)
+def _variable(path: Path, variable: Any, roles: Roles) -> tuple[Dims, np.ndarray]:
+    """A field with the inner form's dimensions; another one than those known is channels."""
+    axes.require_real(path, variable.name, variable.dtype)
+    dims = tuple(roles.get(str(dim), CHANNEL) for dim in variable.dims)
+    if dims.count(CHANNEL) > 1:
+        raise InputError(
+            f"{path}: {variable.name!r} has dimensions {', '.join(map(str, variable.dims))}; "
+            f"besides {', '.join(roles)} it may have one, of channels"
+        )
+    return dims, variable.values
 
 
-def _nodes(file: Any, names: tuple[str, ...], axes: Axes) -> np.ndarray:
+def _nodes(file: Any, names: tuple[str, ...], roles: Roles) -> tuple[Dims, np.ndarray]:
     """The coordinates at every node, for each sample where one of them depends on it."""
-    kept = tuple(dim for dim in axes.samples if any(dim in file[name].dims for name in names))
-    dims = (*kept, *axes.mesh)
-    sizes = tuple(file.sizes[dim] for dim in dims)
-    template = _xarray().DataArray(np.zeros(sizes), dims=dims)
-    arrays = [file[name].broadcast_like(template).transpose(*dims).values for name in names]
-    return np.stack(arrays, axis=-1)
+    components = {name: (file[name].dims, file[name].values) for name in names}
+    nodes = _xarray().Dataset({f"component {n}": c for n, c in components.items()}).to_array()
+    return tuple(roles.get(str(dim), CHANNEL) for dim in nodes.dims), nodes.values
 
 
 def _listed(file: Any) -> str:
@@ -178,9 +159,9 @@ def _open(path: Path) -> Any:
 
 def _xarray() -> ModuleType:
     try:
-        import xarray
-
         import_module("h5netcdf")  # the engine that reads and writes NetCDF 4
     except ImportError:
-        raise InputError("NetCDF files need xarray: pip install 'cato-pde[netcdf]'") from None
+        raise InputError("NetCDF files need h5netcdf: pip install 'cato-pde[netcdf]'") from None
+    import xarray
+
     return xarray

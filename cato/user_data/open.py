@@ -10,12 +10,10 @@ from cato.benchmarks.contract import SPLITS
 from cato.data.dataset import Splits
 from cato.errors import InputError
 from cato.problem import Problem
-from cato.user_data.axes import ReadRequest
 from cato.user_data.inspect import require_usable
-from cato.user_data.naming import Naming
+from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import Stamp, file_stamp, fingerprint, read_samples
-from cato.user_data.recognise import dataset_of, recognise
-from cato.user_data.samples import UserSamples
+from cato.user_data.samples import UserSamples, dataset_of, recognise
 
 HELD_OUT = 0.1
 """Share of the samples for validation, and for test."""

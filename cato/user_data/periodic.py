@@ -10,15 +10,14 @@ The nodes decide how an axis closes:
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 
 from cato.data.arrays import is_uniform_along
 from cato.errors import InputError
 from cato.problem import MIN_NODES
-from cato.user_data.cells import num_folded_cells
-from cato.user_data.recognise import geometry_of
-from cato.user_data.samples import UserSample, UserSamples
+from cato.user_data.samples import UserSample, UserSamples, geometry_of
 
 TOLERANCE = 1e-5
 """How far, in units of the largest value, what coincides may be apart: files have rounded it."""
@@ -49,6 +48,31 @@ def with_repeated_lines(samples: UserSamples, array: np.ndarray) -> np.ndarray:
     for axis in samples.repeated:
         array = np.concatenate((array, _line(array, first + axis, 0)), first + axis)
     return array
+
+
+def num_folded_cells(coords: np.ndarray) -> int:
+    """Cells of a (*shape, D) mesh of which some corner turns against most of the mesh, or is flat.
+
+    At every corner of a cell its D edges span a parallelepiped; its signed volumes have one sign
+    all over a mesh that is not folded.
+    """
+    shape, dimension = coords.shape[:-1], coords.shape[-1]
+    assert len(shape) == dimension
+    nodes = coords.astype(np.float64)
+    edges = [np.diff(nodes, axis=axis) for axis in range(dimension)]
+    volumes = []
+    for corner in product((0, 1), repeat=dimension):
+        vectors = []
+        for axis, edge in enumerate(edges):
+            index = tuple(
+                slice(None) if other == axis else slice(corner[other], n - 1 + corner[other])
+                for other, n in enumerate(shape)
+            )
+            vectors.append(edge[index])
+        volumes.append(np.linalg.det(np.stack(vectors, axis=-2)))
+    turns = np.sign(np.stack(volumes))
+    orientation = 1 if turns.sum() >= 0 else -1
+    return int((turns != orientation).any(axis=0).sum())
 
 
 def _closed(samples: UserSamples, axis: int) -> UserSamples:

@@ -1,52 +1,21 @@
-"""Samples of a user's file: as it has them, and with their fields put together."""
+"""Samples of a user's file, what they are samples of, and datasets of them.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+- grid: one structured shape, coordinate d runs along axis d in equal steps;
+- mesh: one structured shape (as many axes as coordinates, three or more nodes along each);
+- cloud: anything else; clouds of different sizes are padded.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
 
-from cato.problem import TimeProtocol
-
-
-@dataclass(frozen=True, eq=False)
-class RawSample:
-    """One sample as its file has it.
-
-    Attributes:
-        origin: Where it comes from, for messages, such as "plate.h5, sample 3".
-        coords: (*mesh, D).
-        fields: Arrays by name, without an axis of samples.
-        keep: Which points of a padded cloud are there.
-        split: train, validation or test, where the file says so.
-    """
-
-    origin: str
-    coords: np.ndarray
-    fields: Mapping[str, np.ndarray]
-    keep: np.ndarray | None = None
-    split: str = ""
-
-
-@dataclass(frozen=True, eq=False)
-class RawSamples:
-    """All samples of a path.
-
-    Attributes:
-        samples: In the order of the file, or of the natural order of the files' names.
-        labels: Names of the channels of a field, where the file has them.
-    """
-
-    samples: list[RawSample]
-    labels: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-
-
-def sharing_equal_meshes(samples: list[RawSample]) -> list[RawSample]:
-    """Samples that repeat one mesh share its array."""
-    nodes = [sample.coords for sample in samples]
-    if all(coords.shape == nodes[0].shape and np.array_equal(coords, nodes[0]) for coords in nodes):
-        return [replace(sample, coords=nodes[0]) for sample in samples]
-    return samples
+from cato.data.arrays import is_uniform
+from cato.data.dataset import Dataset
+from cato.errors import InputError
+from cato.problem import MIN_NODES, Geometry, Problem, TimeProtocol
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,12 +23,12 @@ class UserSample:
     """One sample, float32, without padding.
 
     Attributes:
-        origin: Where it comes from.
+        origin: Where it comes from, for messages, such as "plate.h5, sample 3".
         coords: (*mesh, D).
         inputs: (*mesh, C_in); scalars are constant over the mesh.
-        targets: (*mesh, C_out) or (T, *mesh, C_out); None where a file has none.
-        keep: Which points of the file's padded cloud these are.
-        split: train, validation or test, where the file says so.
+        targets: (*mesh, C_out) or (T, *mesh, C_out); None if the file has none.
+        keep: Mask of the points of the file's padded cloud that are in this sample.
+        split: train, validation or test, if the file says so.
     """
 
     origin: str
@@ -74,6 +43,24 @@ class UserSample:
         """Nodes along each axis; a cloud has one."""
         return self.coords.shape[:-1]
 
+    @property
+    def num_frames(self) -> int:
+        """Frames of the targets; 0 if they have no time axis."""
+        in_time = self.targets is not None and self.targets.ndim > self.coords.ndim
+        return len(self.targets) if in_time and self.targets is not None else 0
+
+    def require_targets(self) -> np.ndarray:
+        """The targets, or an error if there are none."""
+        if self.targets is None:
+            raise InputError(f"{self.origin} has no targets")
+        return self.targets
+
+    def masked(self, keep: np.ndarray) -> "UserSample":
+        """Without the padding of a cloud."""
+        targets = None if self.targets is None else self.targets[..., keep, :]
+        coords, inputs = self.coords[keep], self.inputs[keep]
+        return replace(self, coords=coords, inputs=inputs, targets=targets, keep=keep)
+
 
 @dataclass(frozen=True, eq=False)
 class UserSamples:
@@ -81,14 +68,14 @@ class UserSamples:
 
     Attributes:
         path: File or folder.
-        samples: One or more. Those that share one mesh share the array.
+        samples: One or more. Those on one mesh share the array of its nodes.
         inputs: Names of the input channels.
         outputs: Names of the output channels.
-        time: How frames are to be learnt.
-        num_frames: Of the targets; 1 if steady.
-        periodic: Mesh axes that close on themselves, each node once.
-        period: For each coordinate the length after which it repeats; empty where none does.
-        repeated: Periodic axes at whose end the file has their first line once more.
+        time: How frames are learned.
+        num_frames: Frames of the targets; 1 if steady.
+        periodic: Periodic mesh axes, on which every node is there once.
+        period: Period of each coordinate, None where it has none; empty if none has one.
+        repeated: Periodic axes at whose end the file repeats their first line.
     """
 
     path: Path
@@ -108,3 +95,79 @@ class UserSamples:
     def has_shared_coords(self) -> bool:
         """Whether all samples are on the same nodes."""
         return all(sample.coords is self.samples[0].coords for sample in self.samples)
+
+    @property
+    def on_distinct_meshes(self) -> list[UserSample]:
+        """All samples, or the first if they share its mesh."""
+        return self.samples[:1] if self.has_shared_coords else self.samples
+
+
+def recognise(samples: UserSamples) -> Problem:
+    """The problem that the samples are of; its shape is that of the largest cloud."""
+    geometry = geometry_of(samples)
+    shape = samples.samples[0].mesh
+    if geometry == "cloud":
+        shape = (max(prod(sample.mesh) for sample in samples.samples),)
+    # A coordinate with a period must not be rescaled.
+    coords = () if samples.period else ("coords",)
+    return Problem(
+        name=samples.path.stem,
+        geometry=geometry,
+        shape=shape,
+        inputs=samples.inputs,
+        outputs=samples.outputs,
+        dimension=samples.samples[0].coords.shape[-1],
+        periodic=tuple(axis in samples.periodic for axis in range(len(shape))),
+        period=samples.period,
+        time=samples.time,
+        num_steps=samples.num_frames,
+        normalise=(*coords, "inputs", "outputs"),
+    )
+
+
+def geometry_of(samples: UserSamples) -> Geometry:
+    """Grid, mesh or cloud."""
+    mesh, dimension = samples.samples[0].mesh, samples.samples[0].coords.shape[-1]
+    is_structured = len(mesh) == dimension and min(mesh) >= MIN_NODES
+    if not is_structured or any(sample.mesh != mesh for sample in samples.samples):
+        return "cloud"
+    nodes = [sample.coords for sample in samples.on_distinct_meshes]
+    if all(map(is_uniform, nodes)):
+        return "grid"
+    if dimension == 1:  # points on a line in no order are no mesh
+        steps = [np.diff(coords[:, 0]) for coords in nodes]
+        if not all((step > 0).all() or (step < 0).all() for step in steps):
+            return "cloud"
+    return "mesh"
+
+
+def dataset_of(
+    samples: UserSamples, problem: Problem, indices: Sequence[int], what: str
+) -> Dataset:
+    """The dataset of some samples; clouds of different sizes are padded and get a mask."""
+    chosen = [samples.samples[i] for i in indices]
+    mask = None
+    if problem.geometry == "cloud":
+        sizes = np.array([prod(sample.mesh) for sample in chosen])
+        if (sizes < problem.num_nodes).any():
+            mask = np.arange(problem.num_nodes) < sizes[:, None]
+        chosen = [_padded(sample, problem.num_nodes) for sample in chosen]
+    coords = chosen[0].coords if samples.has_shared_coords else np.stack([s.coords for s in chosen])
+    inputs = np.stack([sample.inputs for sample in chosen])
+    targets = np.stack([sample.require_targets() for sample in chosen])
+    return Dataset.from_arrays(problem, coords, inputs, targets, mask=mask, what=what)
+
+
+def _padded(sample: UserSample, num_nodes: int) -> UserSample:
+    """A cloud with all points on one axis of length `num_nodes`."""
+
+    def padded(array: np.ndarray) -> np.ndarray:
+        frames = array.shape[: array.ndim - len(sample.mesh) - 1]
+        points = array.reshape(*frames, size, array.shape[-1])
+        return np.pad(points, [*[(0, 0)] * len(frames), (0, num_nodes - size), (0, 0)])
+
+    size = prod(sample.mesh)
+    targets = padded(sample.require_targets())
+    return replace(
+        sample, coords=padded(sample.coords), inputs=padded(sample.inputs), targets=targets
+    )

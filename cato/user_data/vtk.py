@@ -1,61 +1,79 @@
 """VTK files, one sample each: points are the coordinates, point data the fields.
 
 Structured files (.vts, .vtr, .vti, or .vtk of these kinds) are meshes with the axes of the file, x
-first; all others are clouds of their points. Field data of one value are scalars of the sample.
+first; all others are point clouds. Field data are scalars of the sample.
 """
 
 import logging
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from cato.errors import InputError
 from cato.files import atomic_write
-from cato.user_data.axes import ReadRequest
+from cato.user_data.axes import CHANNEL, Dims, make_dataset, mesh_dims, require_real
+from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.parse_errors import parse_errors
-from cato.user_data.samples import RawSample
+
+if TYPE_CHECKING:
+    import xarray
 
 SUFFIXES = (".vts", ".vtu", ".vtk", ".vtr", ".vti", ".vtp")
 
 
-def read_vtk(path: Path, request: ReadRequest) -> RawSample:
-    """The sample of one file; coordinates have three components."""
+def read_vtk(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarray.Dataset]":
+    """Read the one sample of a file; its coordinates have three components."""
     file = _open(path)
-    dimensions = _dimensions(file)
-    fields = {str(name): np.asarray(array) for name, array in file.field_data.items()}
-    fields |= {str(name): np.asarray(array) for name, array in file.point_data.items()}
-    naming = request.naming.within(fields, request.truth)
-    nodal = set(map(str, file.point_data.keys()))
-    needed = {}
-    for name in (n.field for n in (*naming.inputs, *naming.targets)):
-        if name not in fields:
-            raise InputError(_missing(path, name, nodal, file))
-        array = fields[name]
-        needed[name] = _on_mesh(array, dimensions) if name in nodal else array.reshape(-1)
-    return RawSample(str(path), _on_mesh(np.asarray(file.points), dimensions), needed)
+    points, scalars = file.point_data, file.field_data
+    naming = request.naming.within({*points.keys(), *scalars.keys()}, request.truth)
+    variables = {"coords": _on_mesh(file, np.asarray(file.points))}
+    for name in naming.fields:
+        if name in points:
+            variables[name] = _on_mesh(file, np.asarray(points[name]))
+        elif name in scalars:
+            variables[name] = ((CHANNEL,), np.asarray(scalars[name]).reshape(-1))
+        else:
+            raise InputError(_missing(path, name, file))
+        require_real(path, name, variables[name][1].dtype)
+    return [make_dataset(path, naming, variables)]
 
 
-def write_vtk(source: Path, target: Path, fields: Mapping[str, np.ndarray]) -> None:
-    """A copy of a file with more point data, each (*mesh) or (*mesh, C)."""
+def without_flat_components(datasets: "list[xarray.Dataset]") -> "list[xarray.Dataset]":
+    """Drop coordinates that never vary: VTK points have three components, a plane problem two."""
+    varies = np.zeros(3, bool)
+    for dataset in datasets:
+        varies |= np.ptp(dataset["coords"].values.reshape(-1, 3), axis=0) > 0
+    if not varies.any():
+        raise InputError(f"{datasets[0].attrs['origin']}: all points coincide")
+    return [dataset.isel(channel_coords=varies) for dataset in datasets]
+
+
+def write_vtk(source: Path, target: Path, naming: Naming, fields: "xarray.Dataset") -> None:
+    """Write a copy of a file with more point data."""
     file = _open(source)
-    mesh = tuple(n for n in _dimensions(file) or () if n > 1) or (file.n_points,)
-    for name, array in fields.items():
-        channels = array.shape[len(mesh) :]
+    mesh = mesh_dims(len(_mesh(file)))
+    for name, variable in fields.data_vars.items():
+        if not variable.dims:
+            file.field_data[name] = [variable.item()]
+            continue
         # Points of a structured file are numbered with x fastest.
-        axes = (*reversed(range(len(mesh))), *range(len(mesh), array.ndim))
-        values = array.transpose(axes).reshape(file.n_points, *channels)
+        channels = [dim for dim in variable.dims if dim not in mesh]
+        values = variable.transpose(*reversed(mesh), *channels).values
+        values = values.reshape(file.n_points, *(variable.sizes[dim] for dim in channels))
         file.point_data[name] = np.ascontiguousarray(values)
     with atomic_write(target) as temporary:
         temporary.write_bytes(_written(file, is_legacy=target.suffix.lower() == ".vtk"))
 
 
 def _written(file: Any, is_legacy: bool) -> bytes:
-    """A file in memory: where a disk is full, VTK crashes or leaves half a file without a word."""
+    """The file's bytes. VTK does not write to the disk itself: on a full one it crashes, or leaves
+    half a file without an error. A file is one sample, of which we hold the arrays anyway.
+    """
     from vtkmodules import vtkIOLegacy, vtkIOXML
 
     if is_legacy:
@@ -68,34 +86,33 @@ def _written(file: Any, is_legacy: bool) -> bytes:
     writer.WriteToOutputStringOn()
     writer.Write()
     text = writer.GetOutputStdString() if is_legacy else writer.GetOutputString()
-    return text if isinstance(text, bytes) else text.encode()  # VTK gives what is UTF-8 as str
+    return text if isinstance(text, bytes) else text.encode()  # VTK returns UTF-8 as str
 
 
-def _on_mesh(array: np.ndarray, dimensions: tuple[int, int, int] | None) -> np.ndarray:
-    """Point values with one axis for each direction in which the file has more than one node."""
-    if dimensions is None:
-        return array
-    nx, ny, nz = dimensions
-    on_axes = np.moveaxis(array.reshape(nz, ny, nx, *array.shape[1:]), [2, 1, 0], [0, 1, 2])
-    return on_axes.reshape(*(n for n in dimensions if n > 1), *array.shape[1:])
-
-
-def _dimensions(file: Any) -> tuple[int, int, int] | None:
-    """Nodes along x, y and z of a structured file."""
+def _mesh(file: Any) -> tuple[int, ...]:
+    """Nodes along each axis on which a structured file has more than one; else all points."""
     pyvista = _pyvista()
     structured = (pyvista.StructuredGrid, pyvista.RectilinearGrid, pyvista.ImageData)
-    return tuple(file.dimensions) if isinstance(file, structured) else None
+    dimensions = file.dimensions if isinstance(file, structured) else ()
+    return tuple(n for n in dimensions if n > 1) or (file.n_points,)
 
 
-def _missing(path: Path, name: str, nodal: set[str], file: Any) -> str:
-    there = ", ".join(sorted(nodal)) or "none"
+def _on_mesh(file: Any, array: np.ndarray) -> tuple[Dims, np.ndarray]:
+    """Point values with the mesh axes of the file; VTK numbers points with x fastest."""
+    mesh = _mesh(file)
+    dims = (*reversed(mesh_dims(len(mesh))), *(CHANNEL,)[: array.ndim - 1])
+    return dims, array.reshape(*reversed(mesh), *array.shape[1:])
+
+
+def _missing(path: Path, name: str, file: Any) -> str:
+    found = ", ".join(sorted(map(str, file.point_data.keys()))) or "none"
     if name in file.cell_data:
         return (
-            f"{path}: {name!r} is cell data; turn it into point data first (in ParaView the filter "
-            f"Cell Data to Point Data). Its point data: {there}"
+            f"{path}: {name!r} is cell data; convert it to point data first (in ParaView the "
+            f"filter Cell Data to Point Data). Its point data: {found}"
         )
     return (
-        f"{path} has no point data {name!r}, only {there}; name the fields by --inputs and "
+        f"{path} has no point data {name!r}, only {found}; name the fields with --inputs and "
         f"--targets, the points are the coordinates"
     )
 
@@ -111,7 +128,7 @@ def _open(path: Path) -> Any:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without VTK's own pages of errors: ours is one line."""
+    """Suppress VTK's own messages: ours is one line."""
     from vtkmodules.vtkCommonCore import vtkLogger, vtkObject
 
     verbosity, before = vtkLogger.GetCurrentVerbosityCutoff(), logging.root.manager.disable

@@ -8,9 +8,8 @@ import xarray
 
 from cato.errors import InputError
 from cato.user_data.arrays import save_arrays
-from cato.user_data.axes import ReadRequest
 from cato.user_data.inspect import inspect_samples
-from cato.user_data.naming import Naming
+from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.open import open_user_data, split_indices
 from cato.user_data.read import read_samples
 
@@ -128,7 +127,7 @@ def test_paths(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         read_samples(tmp_path / "no.h5", ReadRequest(Naming()))
     (tmp_path / "data.csv").write_text("1,2")
-    assert "no known format" in refused(tmp_path / "data.csv")
+    assert "unknown format" in refused(tmp_path / "data.csv")
     (tmp_path / "empty").mkdir()
     assert "holds no file that ends in" in refused(tmp_path / "empty")
     mixed = tmp_path / "mixed"
@@ -148,7 +147,7 @@ def test_names(tmp_path):
     assert "p (12, 4, 5)" in message
     with pytest.raises(InputError, match="name both"):
         Naming.parse("", "k", "")
-    with pytest.raises(InputError, match="is no field"):
+    with pytest.raises(InputError, match="is not a field name"):
         Naming.parse("", "", "u[1")
     with h5py.File(path, "a") as file:
         file["coords"] = GRID

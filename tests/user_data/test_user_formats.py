@@ -9,10 +9,9 @@ import pyvista
 import scipy.io
 import xarray
 
-from cato.user_data.axes import ReadRequest
-from cato.user_data.naming import Name, Naming
+from cato.user_data.naming import Name, Naming, ReadRequest
 from cato.user_data.read import fingerprint, read_samples
-from cato.user_data.recognise import recognise
+from cato.user_data.samples import recognise
 
 S, H, W = 4, 5, 6
 NAMED = Naming.parse("x,y", "k", "p")

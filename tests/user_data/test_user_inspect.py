@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from cato.errors import InputError
-from cato.user_data.axes import ReadRequest
 from cato.user_data.inspect import inspect_samples
-from cato.user_data.naming import Naming
+from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.open import open_user_data, split_indices
 from cato.user_data.read import read_samples
 

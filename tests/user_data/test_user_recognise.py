@@ -9,14 +9,13 @@ from hypothesis import strategies as st
 
 from cato.data.arrays import is_uniform
 from cato.errors import InputError
-from cato.user_data.axes import ReadRequest
-from cato.user_data.cells import num_folded_cells
-from cato.user_data.naming import Naming
+from cato.user_data.assemble import assemble
+from cato.user_data.axes import ArrayFile, dims_of_shape, mesh_dims, name_axes
+from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.open import split_indices
+from cato.user_data.periodic import num_folded_cells
 from cato.user_data.read import read_samples
-from cato.user_data.recognise import dataset_of, recognise
-from cato.user_data.samples import UserSample, UserSamples
-from cato.user_data.shapes import Reading, nodal, read_shape
+from cato.user_data.samples import UserSample, UserSamples, dataset_of, recognise
 
 sizes = st.integers(3, 6)
 meshes = st.lists(sizes, min_size=1, max_size=3).map(tuple)
@@ -167,34 +166,48 @@ def test_padded_clouds_are_cut_and_padded_again(tmp_path):
     np.testing.assert_allclose(data.targets.numpy()[mask], targets[mask], rtol=1e-6)
 
 
+def inputs_of(mesh, values):
+    """The inputs that a field of one sample becomes on a cloud or mesh."""
+    arrays = {"coords": np.zeros((*mesh, 3)), "inputs": values}
+    shapes = {name: array.shape for name, array in arrays.items()}
+    file = ArrayFile(Path("data.npz"), shapes, arrays.__getitem__)
+    dataset = name_axes(file, ReadRequest(Naming(), truth=False, num_axes=len(mesh)), False)
+    return assemble(file.path, [dataset], Naming()).samples[0].inputs
+
+
 @given(meshes, st.integers(1, 4), st.integers(1, 4))
 def test_axes_of_fields_are_told_from_the_mesh(mesh, frames, channels):
-    readings = {
-        mesh: Reading(True),
-        (*mesh, channels): Reading(True, has_channels=True),
-        (frames, *mesh): Reading(True, has_frames=True),
-        (frames, *mesh, channels): Reading(True, True, True),
+    axes = mesh_dims(len(mesh))
+    names = {
+        mesh: axes,
+        (*mesh, channels): (*axes, "channel"),
+        (frames, *mesh): ("time", *axes),
+        (frames, *mesh, channels): ("time", *axes, "channel"),
     }
-    for shape, expected in readings.items():
-        others = [s for s in readings if s == shape and readings[s] != expected]
+    for shape, expected in names.items():
+        others = [s for s in names if s == shape and names[s] != expected]
         try:
-            found = read_shape(shape, mesh)
+            found = dims_of_shape(shape, mesh)
         except InputError:
             assert len(set(shape)) <= 2  # it can only be ambiguous where sizes repeat
             continue
-        if not others and len(readings) == 4:
+        if not others and len(names) == 4:
             assert found == expected
             values = np.arange(np.prod(shape, dtype=int)).reshape(shape)
-            assert nodal(values, mesh).ravel().tolist() == values.ravel().tolist()
+            inputs = inputs_of(mesh, values)
+            if "time" in expected:  # frames are channels, the oldest first
+                inputs = np.moveaxis(inputs.reshape(*mesh, frames, -1), -2, 0)
+            assert inputs.ravel().tolist() == values.ravel().tolist()
 
 
 def test_ambiguous_axes_are_refused():
     with pytest.raises(InputError, match="both axes"):
-        read_shape((20, 20, 20), (20, 20))
+        dims_of_shape((20, 20, 20), (20, 20))
 
 
 def test_scalars_are_spread_over_the_mesh():
-    spread = nodal(np.array([1.0, 2.0]), (3, 4))
+    assert dims_of_shape((2,), (3, 4)) == ("channel",)
+    spread = inputs_of((3, 4), np.array([1.0, 2.0]))
     assert spread.shape == (3, 4, 2)
     assert (spread == [1, 2]).all()
 

@@ -11,6 +11,8 @@ import xarray
 from cato.errors import InputError
 from cato.user_data import vtk
 from cato.user_data.arrays import save_arrays
+from cato.user_data.axes import mesh_dims
+from cato.user_data.naming import Naming
 from cato.user_data.write import default_target, require_writable
 
 
@@ -42,7 +44,9 @@ def test_copies_of_vtk_files_keep_everything(ending, tmp_path):
     file.save(tmp_path / f"0{ending}")
     mesh = (60,) if ending in (".vtu", ".vtp") else (5, 4, 3)
     values = np.arange(120.0).reshape(*mesh, 2)
-    vtk.write_vtk(tmp_path / f"0{ending}", tmp_path / f"1{ending}", {"U": values})
+    dims = (*mesh_dims(len(mesh)), "channel_U")
+    fields = xarray.Dataset({"U": (dims, values)})
+    vtk.write_vtk(tmp_path / f"0{ending}", tmp_path / f"1{ending}", Naming(), fields)
     before, after = (pyvista.read(tmp_path / f"{i}{ending}") for i in (0, 1))
     expected = values.transpose(*reversed(range(len(mesh))), len(mesh)).reshape(60, 2)
     np.testing.assert_array_equal(after["U"], expected)
@@ -60,9 +64,8 @@ def test_copies_of_vtk_files_keep_everything(ending, tmp_path):
 WITHOUT_ROOM = """
 import resource, sys
 from pathlib import Path
-from cato.user_data.naming import Naming
+from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import read_samples
-from cato.user_data.axes import ReadRequest
 from cato.user_data.write import write_predictions
 from cato.errors import InputError
 
