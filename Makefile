@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint docs bench bench-serve bench-solvers bench-export survey cards pretrained clean \
+.PHONY: demo test test-slow lint generate check-generated docs bench bench-serve bench-solvers bench-export survey cards pretrained clean \
         study study-theory study-ablation-defaults study-ablation-heads-rope study-ablation-ns-plasticity study-lr-sweep study-time study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## generate Darcy data, train CATO, evaluate, compare with the solver, write runs/demo/report.html
 	$(BIN)/cato demo
 
-test: $(READY) lint  ## the tests that CI runs, under 15 minutes on two cores
+test: $(READY) lint check-generated  ## what CI runs, under 8 minutes on two cores
 	$(BIN)/python -m pytest -n 2
 
 test-slow: $(READY)  ## the checks that take minutes each
@@ -30,26 +30,31 @@ lint: $(READY)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+generate: $(READY)  ## write every generated page, card and table from the results files
+	$(BIN)/python -m tools.generate
+
+check-generated: $(READY)  ## fail if a generated page differs from its results file
+	$(BIN)/python -m tools.generate --check
+
 docs: $(READY)  ## the documentation as a site, build/site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 	@echo "open build/site/index.html"
 
-bench: $(READY)  ## speed and memory, as ratios to a matmul of the same run
-	$(BIN)/python tools/speed.py
-	$(BIN)/python tools/models.py
-	$(BIN)/python tools/recipes.py
+bench: $(READY)  ## speed and memory of CATO as ratios to a matmul, and training times of the recipes
+	$(BIN)/python -m tools.speed
+	$(BIN)/python -m tools.recipes
 
 bench-serve: $(READY)  ## requests per second and latency of the service, with and without batching
-	$(BIN)/python tools/serve.py
+	$(BIN)/python -m tools.serve
 
-bench-solvers: $(READY)  ## seconds per sample of the six solvers, as ratios to a reference of the same run
-	$(BIN)/python tools/solvers.py
+bench-solvers: $(READY)  ## seconds per sample of all solvers, as ratios to a reference
+	$(BIN)/python -m tools.solvers
 
-bench-export: $(READY)  ## which models can be exported, and how exactly: the table of docs/export.md
-	$(BIN)/python tools/exports.py
+bench-export: $(READY)  ## which models can be exported, and how exactly
+	$(BIN)/python -m tools.exports
 
 survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statistics and pictures for the cards
-	$(BIN)/python tools/survey.py
+	$(BIN)/python -m tools.survey
 
 # The paper's evidence: each part is resumable and writes docs/studies/NAME; runs are kept in runs/studies.
 BASELINES := fno wmt u_fno geo_fno u_no f_fno lsm galerkin ht_net oformer gnot factformer ono transolver saot
@@ -105,10 +110,10 @@ study-report: $(READY)  ## docs/results.md and docs/results.html
 	$(BIN)/python -m reproduce report
 
 pretrained: $(READY)  ## train, evaluate and package the models that come with cato; about an hour on two cores, resumable
-	$(BIN)/python tools/pretrained.py
+	$(BIN)/python -m tools.pretrained
 
 cards: $(READY)  ## the model cards, from code, recipes and results
-	$(BIN)/python tools/cards.py
+	$(BIN)/python -m tools.cards
 
 clean:
 	rm -rf $(VENV) build *.egg-info

@@ -1,74 +1,67 @@
-"""The model cards: docs/models/NAME.md, one screen each, from the code, recipes and results.
+"""The model cards, docs/models/NAME.md, and their index: from the code, recipes and results files.
 
     make cards
 
-What a model is and how it deviates from its paper is the docstring of its module; settings are the
-`paper` recipes; sizes are counted; errors and times are those of the results files, where they are.
+The description of a model and its deviations from its paper are the docstring of its module;
+settings are the `paper` recipes; sizes are counted; errors and times are those of the results files
+of the pages that the card links to.
 """
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from cato.benchmarks import get_benchmark
-from cato.cli.catalogue import benchmarks_of, size_on
+from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.cli.catalogue import benchmarks_of, counted_on, size_on
 from cato.config import to_dict
-from cato.files import atomic_write, read_json
+from cato.files import read_json
 from cato.models.registry import MODELS, model_entry
 from cato.physics import LossConfig
 from cato.runs.settings import TrainConfig, options_of, recipe
+from tools.pages import Pages, render, table, write_pages
+from tools.results import ROOT, Row
+from tools.speed_page import EFFICIENCY, model_label
 
-ROOT = Path(__file__).parent.parent
 CARDS = ROOT / "docs" / "models"
 ERRORS = ROOT / "docs" / "studies" / "time" / "compare.json"
-SPEED = ROOT / "tools" / "results" / "models.json"
 
 
-def main() -> None:
-    """Write all cards and their index."""
-    for name in MODELS:
-        with atomic_write(CARDS / f"{name}.md") as temporary:
-            temporary.write_text(card(name))
-    with atomic_write(CARDS / "index.md") as temporary:
-        temporary.write_text(index())
-    print(f"wrote {len(MODELS) + 1} pages to {CARDS.relative_to(ROOT)}")
+def pages() -> Pages:
+    """All cards and their index."""
+    cards = {CARDS / f"{name}.md": card(name) for name in MODELS}
+    return cards | {CARDS / "index.md": index()}
 
 
 def card(name: str) -> str:
     """The page of one model."""
     entry = model_entry(name)
     module = sys.modules[entry.operator.__module__]
-    lines = [
-        f"# {entry.title}",
-        "",
-        "<!-- written by `make cards`; do not edit -->",
-        "",
-        f"*{entry.family}; {', '.join(entry.operator.geometries)}* — {entry.reference}.",
-        "",
-        (module.__doc__ or "").strip(),
-        "",
-        f"Code: [{source(module)}](../../{source(module)}). Use: `cato train darcy --model {name}`"
-        if "grid" in entry.operator.geometries
-        else f"Code: [{source(module)}](../../{source(module)}). Use: `cato train elasticity`",
-        "",
-        "## The `paper` recipes",
-        "",
-        "| benchmark | model | training | loss | parameters | published |",
-        "|---|---|---|---|---|---|",
-        *(recipe_row(name, benchmark) for benchmark in benchmarks_of(name)),
-        "",
-        *measured(name),
-    ]
-    return "\n".join(lines)
+    comparison = results(ERRORS)
+    return render(
+        "card.md",
+        name=name,
+        entry=entry,
+        docstring=(module.__doc__ or "").strip(),
+        source=module.__name__.replace(".", "/") + ".py",
+        example=counted_on(name),
+        recipes=table(
+            ("benchmark", "model", "training", "loss", "parameters", "published"),
+            [recipe_row(name, benchmark) for benchmark in benchmarks_of(name)],
+        ),
+        errors=error_table([row for row in comparison["rows"] if row["model"] == name]),
+        minutes=f"{comparison['settings']['minutes']:g}",
+        steps=step_table(name),
+    )
 
 
-def source(module: Any) -> str:
-    """Path of a module in the repository."""
-    return module.__name__.replace(".", "/") + ".py"
+def results(path: Path) -> dict[str, Any]:
+    """A results file of a study."""
+    return read_json(path, "results of a study")
 
 
-def recipe_row(name: str, benchmark: str) -> str:
-    """One benchmark: what the recipe says beyond the defaults, and the size it gives."""
+def recipe_row(name: str, benchmark: str) -> tuple[str, ...]:
+    """One benchmark: what the recipe changes from the defaults, and the resulting size."""
     config = recipe(benchmark, "paper", name)
     count = size_on(name, benchmark)
     compared = ""
@@ -76,61 +69,76 @@ def recipe_row(name: str, benchmark: str) -> str:
     if paper is not None and (published := paper.public_millions.get(name)):
         compared = f"{published} M ({count / published / 1e6 - 1:+.1%})"
     return (
-        f"| {get_benchmark(benchmark).title} | {changes(config.model, type(config.model)())} "
-        f"| {changes(config.train, TrainConfig())} | {changes(config.loss, LossConfig())} "
-        f"| {count:,} | {compared} |"
+        get_benchmark(benchmark).title,
+        changes(config.model, type(config.model)()),
+        changes(config.train, TrainConfig()),
+        changes(config.loss, LossConfig()),
+        f"{count:,}",
+        compared,
     )
 
 
 def changes(config: Any, default: Any) -> str:
-    """The settings that are not the default's."""
+    """The settings that differ from the defaults."""
     ours, theirs = options_of(to_dict(config)), options_of(to_dict(default))
-    return (
-        ", ".join(f"{key} {value}" for key, value in ours.items() if value != theirs[key])
-        or "the defaults"
-    )
+    changed = [f"{key} {value}" for key, value in ours.items() if value != theirs[key]]
+    return ", ".join(changed) or "defaults"
 
 
-def measured(name: str) -> list[str]:
-    """What the results files say of the model."""
-    lines = []
-    for row in rows_of(ERRORS, name):
-        lines.append(
-            f"- {get_benchmark(row['benchmark']).title} `small`: test error "
-            f"{row['relative_l2']:.2%} in the time that all models get, where the training mean "
-            f"has {row['mean_predictor']:.1%} ([all models](../studies/time/compare.md))."
+def error_table(rows: Sequence[Row]) -> str:
+    """Test errors of the study in equal time, or nothing."""
+    cells = [
+        (
+            get_benchmark(row["benchmark"]).title,
+            f"{row['relative_l2']:.2%}",
+            str(len(row["errors"])),
+            f"{row['mean_predictor']:.1%}",
         )
-    for row in rows_of(SPEED, name):
-        lines.append(
-            f"- A training step at the {get_benchmark(row['benchmark']).title} `paper` setting: "
-            f"{1000 * row['step_seconds_per_sample']:.0f} ms per sample, {row['memory_gib']:.2f} "
-            f"GiB ([all models](speed.md))."
+        for row in rows
+    ]
+    header = ("benchmark", "test error", "seeds", "error of the training mean")
+    return table(header, cells) if cells else ""
+
+
+def step_table(name: str) -> str:
+    """Training steps of the efficiency study, or nothing; of CATO with and without its loops."""
+    study = results(EFFICIENCY)
+    names = ("cato", "plain_cato") if name == "cato" else (name,)
+    rows = [row for row in study["rows"] + study["plain"] if row["model"] in names]
+    rows.sort(key=lambda row: (list(BENCHMARKS).index(row["benchmark"]), row["model"]))
+    cells = [
+        (
+            get_benchmark(row["benchmark"]).title,
+            *((model_label(row["model"]),) if name == "cato" else ()),
+            f"{row['step_in_matmuls']:.1f}",
+            f"{1000 * row['step_seconds_per_sample']:.0f}",
+            f"{row['memory_gib']:.2f}",
         )
-    return ["## Measured", "", *lines, ""] if lines else []
-
-
-def rows_of(path: Path, name: str) -> list[dict[str, Any]]:
-    """The rows of a results file that belong to a model."""
-    rows = read_json(path, "results")["rows"] if path.exists() else []
-    return [row for row in rows if row["model"] == name]
+        for row in rows
+    ]
+    kind = ("",) if name == "cato" else ()
+    header = ("benchmark", *kind, "matmuls", "ms per sample", "memory, GiB")
+    return table(header, cells) if cells else ""
 
 
 def index() -> str:
     """All models in a table."""
-    lines = [
-        "# Model cards",
-        "",
-        "<!-- written by `make cards`; do not edit -->",
-        "",
-        "| model | family | geometry | reference |",
-        "|---|---|---|---|",
-    ]
-    for name, entry in MODELS.items():
-        geometries = ", ".join(entry.operator.geometries)
-        lines.append(
-            f"| [{entry.title}]({name}.md) | {entry.family} | {geometries} | {entry.reference} |"
+    cells = [
+        (
+            f"[{entry.title}]({name}.md)",
+            entry.family,
+            ", ".join(entry.operator.geometries),
+            entry.reference,
         )
-    return "\n".join([*lines, ""])
+        for name, entry in MODELS.items()
+    ]
+    return render("cards.md", models=table(("model", "family", "geometry", "reference"), cells))
+
+
+def main() -> None:
+    """Write the cards that changed."""
+    for path in write_pages(pages()):
+        print(f"wrote {path.relative_to(ROOT)}")
 
 
 if __name__ == "__main__":

@@ -1,47 +1,75 @@
-"""Which models can be exported, and how exactly.
+"""Which models can be exported, and how exactly: tools/results/exports.json and docs/export.md.
 
-    python tools/exports.py            # writes the table of docs/export.md
-    python tools/exports.py cato fno   # their rows only
+    make bench-export                      # all models
+    python -m tools.exports cato fno       # these only; the others keep their rows
+    python -m tools.exports --trial fno    # print, write nothing
 
-Every model is exported small to both formats; its row in the table between the page's two marks is
-written anew. A cell says for which meshes the file is, and the largest relative difference from
-PyTorch; the batch size is free in all.
+Every model is exported small to both formats. A cell says for which meshes the file works, and the
+largest relative difference from PyTorch; the batch size is free in all.
 """
 
-import sys
+import argparse
+import json
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 
+from cato.config import to_dict
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
 from cato.export.files import FORMATS
 from cato.export.trace import Traced
 from cato.export.write import export_traced
-from cato.files import atomic_write
 from cato.models.registry import MODELS, build_model
 from cato.problem import Problem
 from cato.surrogate import Surrogate
+from tools.pages import Pages, table, with_block, write_pages
+from tools.results import ROOT, Row, read_results, stamped, update_rows
 
-PAGE = Path(__file__).parent.parent / "docs" / "export.md"
+PAGE = ROOT / "docs" / "export.md"
 GRID = Problem("grid", "grid", (24, 33), ("a",), ("u",))
 CLOUD = Problem("cloud", "cloud", (50,), ("a",), ("u",))
-BEGIN, END = "<!-- survey: begin -->", "<!-- survey: end -->"
+SMALL = {"width": 36, "heads": 3, "depth": 2}  # a multiple of WMT's 9 and of SAOT's 4
+
+
+def pages() -> Pages:
+    """The page with its table."""
+    return {PAGE: with_block(PAGE, "exports", export_table(read_results("exports")["rows"]) + "\n")}
+
+
+def export_table(rows: Sequence[Row]) -> str:
+    """All models and formats."""
+    cells = [(MODELS[row["model"]].title, *(row[kind] for kind in FORMATS)) for row in rows]
+    return table(("model", *FORMATS), cells)
+
+
+def measure(name: str) -> Row:
+    """Outcomes of exporting one model."""
+    config, problem = small_setting(name)
+    settings = {"model": to_dict(config), "problem": problem.to_dict()}
+    return stamped({"model": name, **outcomes(name)}, settings)
+
+
+def small_setting(name: str) -> tuple[Any, Problem]:
+    """Two layers and few channels, other settings at their defaults."""
+    entry = MODELS[name]
+    problem = GRID if "grid" in entry.operator.geometries else CLOUD
+    known = {key: SMALL[key] for key in SMALL if key in entry.config.__dataclass_fields__}
+    return entry.config(**known), problem
 
 
 def small_surrogate(name: str) -> Surrogate:
-    """A model with random weights: two layers, few channels, other settings at their defaults."""
-    entry = MODELS[name]
-    problem = GRID if "grid" in entry.operator.geometries else CLOUD
-    small = {"width": 36, "heads": 3, "depth": 2}  # a multiple of WMT's 9 and of SAOT's 4
-    known = {key: small[key] for key in small if key in entry.config.__dataclass_fields__}
+    """A small model with random weights."""
+    config, problem = small_setting(name)
     torch.manual_seed(0)
-    return Surrogate(build_model(name, entry.config(**known), problem), Normaliser(problem))
+    return Surrogate(build_model(name, config, problem), Normaliser(problem))
 
 
 def outcomes(name: str) -> dict[str, str]:
-    """What an export comes to in every format, for people."""
+    """Outcome of the export in every format, for people."""
     traced = Traced(small_surrogate(name))
     return {kind: _outcome(traced, kind) for kind in FORMATS}
 
@@ -59,30 +87,19 @@ def _outcome(traced: Traced, format_name: str) -> str:
     return f"fixed mesh; {difference}. {figures['why_fixed']}"
 
 
-def write_page(page: Path, rows: dict[str, dict[str, str]]) -> None:
-    """Write these rows into the table of a page; other models keep theirs."""
-    text = page.read_text()
-    if BEGIN not in text or END not in text:
-        raise InputError(f"{page} must hold the lines {BEGIN} and {END}, between which to write")
-    head, rest = text.split(BEGIN)
-    table, tail = rest.split(END)
-    kept = {line.split("|")[1].strip(): line for line in table.splitlines() if "|" in line}
-    lines = [f"| model | {' | '.join(FORMATS)} |", "|---" * (1 + len(FORMATS)) + "|"]
-    for name, entry in MODELS.items():
-        if name in rows:
-            cells = [rows[name][kind].replace("|", "/") for kind in FORMATS]
-            lines.append(f"| {entry.title} | {' | '.join(cells)} |")
-        elif entry.title in kept:
-            lines.append(kept[entry.title])
-    with atomic_write(page) as temporary:
-        temporary.write_text("\n".join([f"{head}{BEGIN}", *lines, f"{END}{tail}"]))
-
-
-def main(names: list[str]) -> None:
+def main() -> None:
     """Measure the models, all by default."""
-    for name in names or list(MODELS):
-        write_page(PAGE, {name: outcomes(name)})
+    parser = argparse.ArgumentParser(description="which models can be exported")
+    parser.add_argument("names", nargs="*", metavar="model", help="all by default")
+    parser.add_argument("--trial", action="store_true", help="print, write nothing")
+    options = parser.parse_args()
+    for name in options.names or MODELS:
+        row = measure(name)
+        print(json.dumps(row))
+        if not options.trial:
+            update_rows("exports", [row], "model", MODELS)
+            write_pages(pages())
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -1,17 +1,19 @@
-"""Load test of `cato serve`: requests per second and latency over loopback, batched and not.
+"""Load test of `cato serve`: requests per second and latency, with and without batching.
 
-    make bench-serve        # writes tools/results/serve.json and docs/serving-speed.md
+    make bench-serve                 # writes tools/results/serve.json and docs/speed.md
+    python -m tools.serve --trial    # one short round; writes nothing
 
-Two real servers (uvicorn, a process each), one with batching and one with `max_batch` 1, serve the
-same two untrained CATO models on the mesh of Darcy `small`: one of the recipe's size, one tiny, of
-which nearly all time is overhead. Clients send one sample at a time, the next when the answer is
-there. The servers take turns, a round each, so that other load on the machine meets both; figures
-are medians over the rounds, and the gain is the median of the ratios within rounds. With one client
+Two real servers (uvicorn, a process each, over loopback), one with batching and one with `max_batch`
+1, serve the same two untrained CATO models on the mesh of Darcy `small`: one of the recipe's size,
+and a tiny one whose time is nearly all overhead. Clients send one sample and wait for the answer.
+The servers take turns, one round each, so that other load on the machine affects both; figures are
+medians over the rounds, and the gain is the median of the ratios within rounds. With one client
 there is nothing to batch: the range of that ratio is the noise of all others. Every answer is
-compared with the model's own: one that is lost, late or another client's is counted, and none may
-be. Loading takes 28 s; starting the processes comes on top, and is long on a busy machine.
+compared with the model's own: answers that are lost, late or another client's are counted, and
+there must be none.
 """
 
+import argparse
 import asyncio
 import io
 import json
@@ -19,27 +21,23 @@ import os
 import subprocess
 import sys
 import time
-from pathlib import Path
 from statistics import median
-from typing import Any
 
 import httpx
 import numpy as np
 import torch
 
 from cato.data.normalise import Normaliser
-from cato.files import write_json
 from cato.models.registry import build_model, model_entry
 from cato.problem import Problem
-from cato.runs.provenance import environment
 from cato.serve.models import ServedModel
 from cato.serve.server import listening_socket, run_app, url_of
 from cato.serve.settings import ServeSettings
 from cato.surrogate import Surrogate
+from tools import speed_page
+from tools.pages import write_pages
+from tools.results import ROOT, Row, stamped, write_results
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "tools" / "results" / "serve.json"
-PAGE = ROOT / "docs" / "serving-speed.md"
 PROBLEM = Problem("darcy", "grid", (29, 29), ("a",), ("u",))
 SIZES = {"recipe": {"width": 64, "depth": 4, "heads": 2}, "tiny": {"width": 8, "depth": 1}}
 SERVERS = {"batched": 16, "one by one": 1}
@@ -47,7 +45,7 @@ CASES = (("recipe", "npz", 16), ("tiny", "npz", 1), ("tiny", "npz", 16), ("tiny"
 """Model, format and number of clients."""
 ROUNDS, SECONDS = 5, 0.7
 NUM_INPUTS = 32
-"""Different inputs, so that an answer tells whose it is."""
+"""Number of different inputs, so that an answer to another client is recognised."""
 
 
 def build_models() -> dict[str, ServedModel]:
@@ -66,7 +64,7 @@ def build_models() -> dict[str, ServedModel]:
 
 
 def run_server(max_batch: int) -> None:
-    """A server process: prints its address, serves until it is ended."""
+    """A server process: print the address, then serve until terminated."""
     from cato.serve.app import create_app
 
     settings = ServeSettings(max_batch=max_batch, max_requests=200)
@@ -77,7 +75,7 @@ def run_server(max_batch: int) -> None:
 
 
 class Load:
-    """Clients that ask one server for one model, and check every answer."""
+    """Clients that send requests for one model to one server and check every answer."""
 
     def __init__(self, url: str, model: ServedModel, form: str) -> None:
         self.url, self.form = f"{url}/models/{model.name}/predict", form
@@ -89,7 +87,7 @@ class Load:
         self.num_wrong = 0
 
     async def run(self, num_clients: int, duration: float) -> float:
-        """Ask for some seconds; returns requests per second."""
+        """Send requests for some seconds; returns requests per second."""
         self.seconds.clear()
         limits = httpx.Limits(max_connections=num_clients)
         async with httpx.AsyncClient(limits=limits, timeout=30, trust_env=False) as client:
@@ -128,7 +126,9 @@ def _outputs(answer: httpx.Response, form: str) -> np.ndarray:
         return archive["outputs"]
 
 
-def measure(urls: dict[str, str], models: dict[str, ServedModel]) -> list[dict[str, Any]]:
+def measure(
+    urls: dict[str, str], models: dict[str, ServedModel], num_rounds: int = ROUNDS
+) -> list[Row]:
     """All cases; the servers alternate within each."""
     rows = []
     for name, form, num_clients in CASES:
@@ -136,7 +136,7 @@ def measure(urls: dict[str, str], models: dict[str, ServedModel]) -> list[dict[s
         rates: dict[str, list[float]] = {server: [] for server in loads}
         percentiles: dict[str, list[np.ndarray]] = {server: [] for server in loads}
         num_requests = 0
-        for _ in range(ROUNDS):
+        for _ in range(num_rounds):
             for server, load in loads.items():
                 rates[server].append(asyncio.run(load.run(num_clients, SECONDS)))
                 percentiles[server].append(np.percentile(load.seconds, (50, 95, 99)))
@@ -154,89 +154,46 @@ def measure(urls: dict[str, str], models: dict[str, ServedModel]) -> list[dict[s
             "gain": [min(gains), median(gains), max(gains)],
             "requests": num_requests,
             "wrong": sum(load.num_wrong for load in loads.values()),
+            "load": os.getloadavg()[0],
         }
         print(json.dumps(row), file=sys.stderr, flush=True)
-        rows.append(row)
+        settings = {"mesh": PROBLEM.shape, "size": SIZES[name], "max_batch": SERVERS}
+        rows.append(stamped(row, settings | {"rounds": num_rounds, "seconds": SECONDS}))
     return rows
-
-
-def write_page(results: dict[str, Any]) -> None:
-    """docs/serving-speed.md, from the results alone."""
-    rows = results["rows"]
-    total, wrong = (sum(row[key] for row in rows) for key in ("requests", "wrong"))
-    lines = [
-        "# Speed of the service",
-        "",
-        "<!-- written by `make bench-serve` from tools/results/serve.json; do not edit -->",
-        "",
-        f"`cato serve` over loopback, clients and servers on the same {results['cores']} cores of "
-        f"{results['environment']['processor']},",
-        "one thread for the model. Requests of one sample on 29 × 29 nodes; each client sends the",
-        f"next when it has its answer. Medians of {ROUNDS} rounds of {SECONDS} s, the two servers "
-        "in turn. `recipe` is",
-        "CATO as trained on Darcy `small`, `tiny` a model that takes nearly no time itself. With",
-        "one client there is nothing to batch: that gain is 1 but for noise, and its range is the",
-        "noise of the others.",
-        "",
-        "| model | format | clients | server | requests/s | p50, ms | p95, ms | p99, ms "
-        "| gain by batching (range) |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
-    for row in rows:
-        least, middle, most = row["gain"]
-        for server, rate in row["requests_per_second"].items():
-            times = " | ".join(f"{value:.0f}" for value in row["milliseconds"][server])
-            gain = f"{middle:.2f} ({least:.2f} to {most:.2f})" if server == "batched" else ""
-            lines.append(
-                f"| {row['model']} | {row['format']} | {row['clients']} | {server} "
-                f"| {rate:.0f} | {times} | {gain} |"
-            )
-    clear = [row for row in rows if row["clients"] > 1 and row["gain"][0] > 1]
-    lines += [
-        "",
-        f"In {len(clear)} of {sum(row['clients'] > 1 for row in rows)} cases with several clients "
-        "batching was faster in every round.",
-        f"All {total} answers were compared with the model's own: {wrong} were lost, wrong or "
-        "another client's.",
-        f"The load of the machine was {results['load']:.1f} for {results['cores']} cores while "
-        "this was measured.",
-        "",
-    ]
-    PAGE.write_text("\n".join(lines))
 
 
 def main() -> None:
     """Start both servers, load them in turn, write results and page."""
-    if len(sys.argv) > 1:
-        run_server(int(sys.argv[1]))
+    parser = argparse.ArgumentParser(description="load test of cato serve")
+    parser.add_argument("--trial", action="store_true", help="one round; writes nothing")
+    parser.add_argument("--max-batch", type=int, help=argparse.SUPPRESS)  # a server
+    options = parser.parse_args()
+    if options.max_batch:
+        run_server(options.max_batch)
         return
-    processes = {
-        name: subprocess.Popen(
-            [sys.executable, __file__, str(max_batch)], stdout=subprocess.PIPE, text=True
-        )
-        for name, max_batch in SERVERS.items()
-    }
+    processes = {name: start_server(max_batch) for name, max_batch in SERVERS.items()}
     try:
-        urls = {name: _address(process) for name, process in processes.items()}
-        rows = measure(urls, build_models())
+        urls = {name: address_of(process) for name, process in processes.items()}
+        rows = measure(urls, build_models(), 1 if options.trial else ROUNDS)
     finally:
         for process in processes.values():
             process.terminate()
             process.wait()
-    results = {
-        "environment": environment(),
-        "cores": os.cpu_count(),
-        "load": os.getloadavg()[0],
-        "rows": rows,
-    }
-    write_json(RESULTS, results)
-    write_page(results)
-    print(f"wrote {RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}")
+    if not options.trial:
+        write_results("serve", {"rows": rows})
+        write_pages(speed_page.pages())
     if any(row["wrong"] for row in rows):
         sys.exit("some answers were wrong")
 
 
-def _address(process: "subprocess.Popen[str]") -> str:
+def start_server(max_batch: int) -> "subprocess.Popen[str]":
+    """A server in its own process."""
+    words = [sys.executable, "-m", "tools.serve", "--max-batch", str(max_batch)]
+    return subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+
+
+def address_of(process: "subprocess.Popen[str]") -> str:
+    """The address that a server prints when it is ready."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 

@@ -1,19 +1,21 @@
-"""Seconds per sample of every solver at `paper` scale, and what a second worker gains.
+"""Seconds per sample of every solver at `paper` scale, and the gain by a second worker.
 
-    make bench-solvers      # writes tools/results/solvers.json and docs/benchmarks/speed.md
+    make bench-solvers                   # writes tools/results/solvers.json and docs/speed.md
+    python -m tools.solvers --quick      # fewer samples and rounds; writes nothing
 
-One process with one thread, whose processor time is counted: waiting for a core that others use is
-not the solver's doing. No two machines are alike, so a time counts as a ratio to a fixed piece of
-work done just before and just after it, a matmul and a sparse direct solve; benchmarks alternate,
-and figures are medians. The targets in seconds become targets for that ratio by
-`REFERENCE_SECONDS`. A missed target ends the script with code 1.
+One process with one thread, timed by its processor time, so that waiting for a busy core does not
+count. To compare machines, a time counts as a ratio to a fixed piece of work, a matmul and a
+sparse direct solve, timed immediately before and after it; benchmarks alternate, and figures are
+medians. `REFERENCE_SECONDS` turns the targets in seconds into targets for that ratio. Exits with
+code 1 if a target is missed.
 
-The gain of a second worker is that of a real generation, start of the processes and assembly of the
-file included. Where two cores share caches, memory or a clock, no program gains a factor of two:
-what the reference work gains in the same minutes is shown beside it.
+The gain by a second worker is that of a real generation, including the start of the processes and
+the assembly of the file. Where two cores share caches, memory or a clock, no program gains a factor
+of two: the page shows the gain of the reference work at the same time.
 """
 
 import argparse
+import json
 import os
 import sys
 import time
@@ -33,15 +35,12 @@ from scipy.sparse.linalg import splu
 from cato.data.generate import generate
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
-from cato.files import write_json
 from cato.processes import ONE_THREAD
 from cato.progress import progress_bar
-from cato.runs.provenance import environment
 from reproduce.profiling import seconds_of
-
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "tools" / "results" / "solvers.json"
-PAGE = ROOT / "docs" / "benchmarks" / "speed.md"
+from tools import speed_page
+from tools.pages import write_pages
+from tools.results import Row, stamped, write_results
 
 TARGETS = {
     "darcy": 0.8,
@@ -54,39 +53,45 @@ TARGETS = {
 """Seconds per sample on the machine that `REFERENCE_SECONDS` was measured on."""
 SPEED_UP_TARGET = 1.7
 SCALE_LIMITS = {"smoke": 1, "small": 20, "paper": 240}
-"""Minutes that the generation of all six may take with two workers."""
+"""Minutes that generating all benchmarks may take with two workers."""
 MATMUL, POISSON = 1500, 200
 REFERENCE_SECONDS = 0.24
-"""Processor seconds of `reference_work` on the machine for which the targets were set, while it did
-nothing else (median of 16): an AMD EPYC virtual machine with two cores, NumPy 2.4 with OpenBLAS and
-SciPy 1.17. The smaller this number, the larger the ratio that may be reached."""
+"""Processor seconds of `reference_work` on the idle machine for which the targets were set (median
+of 16): an AMD EPYC virtual machine with two cores, NumPy 2.4 with OpenBLAS and SciPy 1.17. The
+smaller this number, the larger the permitted ratio."""
 RATE_SECONDS = 4.0
-"""For how long the reference work is repeated in one and in two processes at once."""
+"""Duration of repeating the reference work in one and in two processes at once."""
 
 
 def main() -> int:
     """Measure everything, write results and page; 1 if a target is missed."""
     parser = argparse.ArgumentParser(description="seconds per sample of every solver")
-    parser.add_argument("--quick", action="store_true", help="fewer samples and rounds")
+    parser.add_argument("--quick", action="store_true", help="a trial; writes nothing")
     options = parser.parse_args()
     if any(os.environ.get(name) != value for name, value in ONE_THREAD.items()):
         # Libraries read these when they are loaded, so it takes a new process.
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | ONE_THREAD)
+        words = [sys.executable, "-m", "tools.solvers", *sys.argv[1:]]
+        os.execve(sys.executable, words, os.environ | ONE_THREAD)
     num_samples, num_rounds, count = (2, 1, 16) if options.quick else (7, 3, 80)
-    results = {
-        "environment": environment(),
-        "quick": options.quick,
-        "num_samples": num_samples,
-        "reference_seconds": REFERENCE_SECONDS,
-        "solvers": measure_solvers(num_samples),
-        "workers": measure_workers(count, num_rounds),
-    }
-    results["generation"] = generation_times(results)
-    write_json(RESULTS, results)
-    PAGE.write_text(page(results))
-    print(PAGE.read_text())
-    print(f"wrote {RESULTS.relative_to(ROOT)} and {PAGE.relative_to(ROOT)}", file=sys.stderr)
-    return 0 if all_reached(results) else 1
+    solvers, workers = measure_solvers(num_samples), measure_workers(count, num_rounds)
+    minutes = generation_minutes(solvers, workers["speed_up"])
+    reference = {"matmul": MATMUL, "poisson": POISSON, "reference_seconds": REFERENCE_SECONDS}
+    settings = {"num_samples": num_samples, "quick": options.quick, "limit_minutes": SCALE_LIMITS}
+    rows = [
+        stamped(
+            {"benchmark": name, **row, "minutes": minutes[name]},
+            settings | reference,
+            DataSpec(name, "paper").key,
+        )
+        for name, row in solvers.items()
+    ]
+    workers = stamped(workers, reference, DataSpec("darcy", "paper", count=count).key)
+    for row in [*rows, workers]:
+        print(json.dumps(row))
+    if not options.quick:
+        write_results("solvers", {"rows": rows, "workers": [workers]})
+        write_pages(speed_page.pages())
+    return 0 if all(row["reached"] for row in [*rows, workers]) else 1
 
 
 # One core
@@ -103,18 +108,18 @@ def reference_operands() -> tuple[np.ndarray, sp.csc_array, np.ndarray]:
 
 
 def reference_work() -> None:
-    """What solvers live on: dense arithmetic, and sparse factors that wait for memory."""
+    """Typical work of a solver: dense arithmetic and a memory-bound sparse factorisation."""
     square, laplace, right = reference_operands()
     square @ square
     splu(laplace, permc_spec="MMD_AT_PLUS_A").solve(right)
 
 
 def processor_seconds(work: Callable[[], Any]) -> float:
-    """How long one call keeps the processor busy."""
+    """Processor time of one call."""
     return seconds_of(work, time.process_time)
 
 
-def measure_solvers(num_samples: int) -> dict[str, dict[str, Any]]:
+def measure_solvers(num_samples: int) -> dict[str, Row]:
     """Seconds and ratios to the reference, the medians over samples."""
     reference_work()
     for name in TARGETS:  # compiles what is compiled
@@ -126,14 +131,16 @@ def measure_solvers(num_samples: int) -> dict[str, dict[str, Any]]:
             for number, name in enumerate(TARGETS, start=1):
                 spec = DataSpec(name, "paper")
                 before = processor_seconds(reference_work)
-                seconds[name].append(processor_seconds(partial(draw, spec, "train", index)))
+                seconds[name].append(
+                    processor_seconds(partial(generate_sample, spec, "train", index))
+                )
                 around[name].append((before + processor_seconds(reference_work)) / 2)
                 bar(index * len(TARGETS) + number, f"{name} {seconds[name][-1]:.2f} s")
     return {name: summary(seconds[name], around[name], TARGETS[name]) for name in TARGETS}
 
 
-def summary(seconds: list[float], around: list[float], target: float) -> dict[str, Any]:
-    """Medians of one benchmark, and whether they are small enough."""
+def summary(seconds: list[float], around: list[float], target: float) -> Row:
+    """Medians of one benchmark, and whether the target is reached."""
     ratio = median(taken / unit for taken, unit in zip(seconds, around, strict=True))
     target_ratio = target / REFERENCE_SECONDS
     return {
@@ -151,8 +158,8 @@ def summary(seconds: list[float], around: list[float], target: float) -> dict[st
 # Two cores
 
 
-def measure_workers(count: int, num_rounds: int) -> dict[str, Any]:
-    """How much faster two workers generate than one, and how much faster two cores compute."""
+def measure_workers(count: int, num_rounds: int) -> Row:
+    """Speed-up of generation by a second worker, and of the reference work by a second core."""
     seconds: dict[int, list[float]] = {1: [], 2: []}
     rates: dict[int, list[float]] = {1: [], 2: []}
     with progress_bar("one and two workers", num_rounds) as bar:
@@ -174,7 +181,7 @@ def measure_workers(count: int, num_rounds: int) -> dict[str, Any]:
 
 
 def generate_darcy(count: int, workers: int) -> None:
-    """A generation from nothing to the finished file."""
+    """Generate Darcy samples from scratch."""
     with TemporaryDirectory() as folder:
         generate(
             "darcy", "paper", count=count, splits=("train",), root=Path(folder), workers=workers
@@ -182,14 +189,14 @@ def generate_darcy(count: int, workers: int) -> None:
 
 
 def reference_rate(num_processes: int) -> float:
-    """How often per second that many processes at once do the reference work, all together."""
+    """Repetitions of the reference work per second, summed over concurrent processes."""
     with ProcessPoolExecutor(num_processes, get_context("spawn")) as pool:
-        list(pool.map(own_rate, [0.5] * num_processes))  # starts them all
-        return sum(pool.map(own_rate, [RATE_SECONDS] * num_processes))
+        list(pool.map(process_rate, [0.5] * num_processes))  # starts them all
+        return sum(pool.map(process_rate, [RATE_SECONDS] * num_processes))
 
 
-def own_rate(duration: float) -> float:
-    """How often per second this process does the reference work."""
+def process_rate(duration: float) -> float:
+    """Repetitions of the reference work per second in this process."""
     reference_work()
     began, times = time.perf_counter(), 0
     while time.perf_counter() - began < duration:
@@ -198,84 +205,19 @@ def own_rate(duration: float) -> float:
     return times / (time.perf_counter() - began)
 
 
-def generation_times(results: dict[str, Any]) -> dict[str, dict[str, float]]:
-    """Minutes for all samples of a scale with two workers, from the time of some of them."""
-    speed_up = results["workers"]["speed_up"]
-    minutes: dict[str, dict[str, float]] = {}
-    for scale in SCALE_LIMITS:
-        minutes[scale] = {}
-        for name in TARGETS:
+def generation_minutes(solvers: dict[str, Row], speed_up: float) -> dict[str, dict[str, float]]:
+    """Minutes for all samples of each benchmark and scale with two workers."""
+    minutes: dict[str, dict[str, float]] = {name: {} for name in TARGETS}
+    for name in TARGETS:
+        for scale in SCALE_LIMITS:
             spec = DataSpec(name, scale)
             if scale == "paper":
-                seconds = results["solvers"][name]["seconds"]
+                seconds = solvers[name]["seconds"]
             else:
-                draws = (partial(draw, spec, "train", index) for index in range(5))
+                draws = (partial(generate_sample, spec, "train", index) for index in range(5))
                 seconds = median(map(processor_seconds, draws))
-            minutes[scale][name] = len(spec.tasks) * seconds / speed_up / 60
+            minutes[name][scale] = len(spec.tasks) * seconds / speed_up / 60
     return minutes
-
-
-# The page
-
-
-def all_reached(results: dict[str, Any]) -> bool:
-    """Whether every target is reached."""
-    return all(row["reached"] for row in [*results["solvers"].values(), results["workers"]])
-
-
-def page(results: dict[str, Any]) -> str:
-    """docs/benchmarks/speed.md, from the results alone."""
-    workers = results["workers"]
-    lines = [
-        "# Speed of the solvers",
-        "",
-        "<!-- written by `make bench-solvers` from tools/results/solvers.json -->",
-        "",
-        *(["**A trial with `--quick`, not a measurement.**", ""] if results["quick"] else []),
-        f"Processor seconds per accepted sample at `paper` scale, one thread of "
-        f"{results['environment']['processor']},",
-        f"medians of {results['num_samples']} samples. The ratio is to a matmul of {MATMUL} × "
-        f"{MATMUL} matrices plus a",
-        f"direct solve of Poisson's equation on {POISSON} × {POISSON} nodes, measured before and "
-        f"after every",
-        f"sample. This work takes {results['reference_seconds']} s on the machine for which the "
-        f"targets in seconds",
-        "were set; what must be reached is the ratio.",
-        "",
-        "| benchmark | s/sample | target, s | ratio | target | |",
-        "|---|---|---|---|---|---|",
-    ]
-    for name, row in results["solvers"].items():
-        lines.append(
-            f"| [{name}]({name}.md) | {row['seconds']:.2f} | {row['target_seconds']:g} "
-            f"| {row['ratio']:.2f} | {row['target_ratio']:.2f} | {verdict(row)} |"
-        )
-    lines += [
-        "",
-        f"Two workers generate {workers['num_samples']} Darcy samples "
-        f"{workers['speed_up']:.2f} times as fast as one",
-        f"({workers['seconds']['1']:.0f} s and {workers['seconds']['2']:.0f} s, start of the "
-        f"processes included); required: {workers['target']}, {verdict(workers)}.",
-        f"Two processes that do nothing but the reference work do it "
-        f"{workers['hardware_speed_up']:.2f} times as fast as one.",
-        "",
-        "Minutes to generate all samples of a scale with two workers, from processor seconds per "
-        "sample, start-up and compilation not counted:",
-        "",
-        f"| scale | {' | '.join(TARGETS)} | all six | limit |",
-        "|---" * (len(TARGETS) + 3) + "|",
-    ]
-    for scale, minutes in results["generation"].items():
-        each = " | ".join(f"{minutes[name]:.2f}" for name in TARGETS)
-        total = sum(minutes.values())
-        lines.append(f"| {scale} | {each} | {total:.1f} | {SCALE_LIMITS[scale]} |")
-    lines.append("")
-    return "\n".join(lines)
-
-
-def verdict(row: dict[str, Any]) -> str:
-    """In words."""
-    return "reached" if row["reached"] else "not reached"
 
 
 if __name__ == "__main__":

@@ -1,18 +1,17 @@
-"""What the generated data are like: 100 samples of every benchmark at the paper's resolution.
+"""Statistics and pictures of the generated data: 100 samples of every benchmark at `paper` scale.
 
     make survey       # writes tools/results/survey.json, docs/images/survey-*.png, the cards
 
-The samples are generated first (resumable; minutes per benchmark) and kept in data/survey. From
-them come how many draws were accepted, the range of every channel, the solver's own diagnostics,
-and what is worth looking at in the particular flow or body. Some departures from the original are
-measured too, on a few samples. Each card in docs/benchmarks/ has a block for the result.
+The samples are generated first (resumable; minutes per benchmark) and kept in data/survey. The
+results are the acceptance rate of draws, the range of every channel, the solver's diagnostics, and
+facts particular to the flow or body. Some deviations from the original are measured too, on a few
+samples. Each card in docs/benchmarks/ has a block for the result.
 
-    python tools/survey.py darcy pipe            # these only
-    python tools/survey.py --scale smoke         # a trial: prints the blocks, writes nothing
+    python -m tools.survey darcy pipe            # these only
+    python -m tools.survey --scale smoke         # a trial: prints the blocks, writes nothing
 """
 
 import argparse
-import re
 from collections.abc import Callable, Iterable
 from io import BytesIO
 from pathlib import Path
@@ -25,45 +24,49 @@ from PIL import Image
 from cato.benchmarks import BENCHMARKS, Rejected, get_benchmark
 from cato.data.generate import generate
 from cato.data.sampling import sample_rng
+from cato.data.spec import DataSpec
 from cato.data.store import Stored, StoredSplit, read_store
-from cato.files import atomic_write, read_json, write_json
+from cato.files import atomic_write
 from cato.problem import Problem
 from cato.progress import note, progress_bar
-from cato.runs.provenance import environment
 from cato.viz.fields import draw_field
+from tools.pages import Pages, table, with_block, write_pages
+from tools.results import ROOT, Row, read_results, stamped, update_rows
 
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "tools" / "results" / "survey.json"
 CARDS, IMAGES = ROOT / "docs" / "benchmarks", ROOT / "docs" / "images"
 NUM_SAMPLES, SEED, NUM_PICTURES = 100, 0, 12
 NUM_REPEATED = 4
-"""Samples that are solved again to measure a departure."""
-BLOCK = re.compile(r"(?<=<!-- survey -->\n).*?(?=<!-- /survey -->)", re.DOTALL)
+"""Samples that are solved again to measure a deviation."""
 
 Facts = dict[str, dict[str, float] | float]
-"""What was seen: a `spread` over samples, or one number for all."""
+"""A `spread` over samples, or one number for all."""
+
+
+def pages() -> Pages:
+    """The cards of all benchmarks that were surveyed."""
+    rows = {row["benchmark"]: row for row in read_results("survey")["rows"]}
+    return {
+        card: with_block(card, "survey", block(rows[name]))
+        for name in BENCHMARKS
+        if name in rows and (card := CARDS / f"{name}.md")
+    }
 
 
 def main() -> None:
-    """Generate, look, write."""
-    parser = argparse.ArgumentParser(description="what the generated data are like")
-    parser.add_argument("names", nargs="*", metavar="benchmark", help="all six by default")
+    """Generate, measure, write."""
+    parser = argparse.ArgumentParser(description="statistics of the generated data")
+    parser.add_argument("names", nargs="*", metavar="benchmark", help="all by default")
     parser.add_argument("--root", type=Path, default=Path("data/survey"), help="for the samples")
-    parser.add_argument("--scale", default="paper", help="anything else writes nothing")
+    parser.add_argument("--scale", default="paper", help="any other than paper writes nothing")
     options = parser.parse_args()
-    surveys = {}
     for name in [get_benchmark(name).name for name in options.names or BENCHMARKS]:
         stored = samples(name, options.scale, options.root)
-        surveys[name] = survey(name, options.scale, stored)
-        text = block(name, surveys[name])
-        print(text)
+        row = survey(name, options.scale, stored)
+        print(block(row))
         if options.scale == "paper":
             draw_sheet(IMAGES / f"survey-{name}.png", stored)
-            fill_card(CARDS / f"{name}.md", text)
-    if options.scale == "paper":
-        known = read_json(RESULTS, "survey")["surveys"] if RESULTS.exists() else {}
-        write_json(RESULTS, {"environment": environment(), "surveys": known | surveys})
-        note(f"wrote {RESULTS.relative_to(ROOT)}, docs/images/survey-*.png and the cards")
+            update_rows("survey", [row], "benchmark", BENCHMARKS)
+            write_pages(pages())
 
 
 def samples(name: str, scale: str, root: Path) -> Stored:
@@ -72,15 +75,16 @@ def samples(name: str, scale: str, root: Path) -> Stored:
     return read_store(path, "delete it")
 
 
-def survey(name: str, scale: str, stored: Stored) -> dict[str, Any]:
-    """Everything that is written down about one benchmark."""
+def survey(name: str, scale: str, stored: Stored) -> Row:
+    """All statistics of one benchmark."""
     split, problem = stored.splits["train"], stored.header.problem
     num_accepted, num_drawn = len(split.targets), int(split.attempts.sum())
     channels = {f"input {n}": split.inputs[..., k] for k, n in enumerate(problem.inputs)}
     channels |= {f"output {n}": split.targets[..., k] for k, n in enumerate(problem.outputs)}
     if split.coords is not None:
         channels |= {f"coordinate {n}": split.coords[..., k] for k, n in enumerate("xy")}
-    return {
+    row = {
+        "benchmark": name,
         "scale": scale,
         "num_drawn": num_drawn,
         "num_accepted": num_accepted,
@@ -92,6 +96,9 @@ def survey(name: str, scale: str, stored: Stored) -> dict[str, Any]:
         },
         "facts": FACTS[name](scale, problem, split),
     }
+    spec = DataSpec(name, scale, SEED, NUM_SAMPLES)
+    settings = {"num_samples": NUM_SAMPLES, "seed": SEED, "num_repeated": NUM_REPEATED}
+    return stamped(row, settings, spec.key)
 
 
 def range_of(values: np.ndarray) -> dict[str, float]:
@@ -111,11 +118,11 @@ def relative(difference: np.ndarray, values: np.ndarray) -> float:
     return float(np.linalg.norm(difference) / np.linalg.norm(values))
 
 
-# What is worth looking at
+# Facts particular to a benchmark
 
 
 def darcy(scale: str, problem: Problem, split: StoredSplit) -> Facts:
-    """How much of the square is permeable, and how high the pressure rises."""
+    """Share of permeable area and highest pressure."""
     return {
         "share of a = 12": spread((split.inputs[..., 0] == 12).mean(axis=(1, 2))),
         "highest pressure": spread(split.targets.max(axis=(1, 2, 3))),
@@ -123,7 +130,7 @@ def darcy(scale: str, problem: Problem, split: StoredSplit) -> Facts:
 
 
 def navier_stokes(scale: str, problem: Problem, split: StoredSplit) -> Facts:
-    """Enstrophy by frame, the conserved mean, and what keeping every fourth node folds back."""
+    """Enstrophy by frame, the conserved mean, and aliasing by keeping every fourth node."""
     from cato.benchmarks.navier_stokes.solver import Torus, draw_vorticity, solve
 
     past = np.moveaxis(split.inputs, -1, 1)
@@ -153,7 +160,7 @@ def navier_stokes(scale: str, problem: Problem, split: StoredSplit) -> Facts:
 
 
 def airfoil(scale: str, problem: Problem, split: StoredSplit) -> Facts:
-    """How fast the gas gets, and how often faster than sound."""
+    """Highest Mach numbers, and how often the flow is supersonic."""
     fastest = split.targets.max(axis=(1, 2, 3))
     return {
         "share of samples with supersonic nodes": float((fastest > 1).mean()),
@@ -163,7 +170,7 @@ def airfoil(scale: str, problem: Problem, split: StoredSplit) -> Facts:
 
 
 def pipe(scale: str, problem: Problem, split: StoredSplit) -> Facts:
-    """How far pipes bend, and what the other law for the centreline would do to the flux."""
+    """How far pipes bend, and flux errors with the article's law for the centreline."""
     from cato.benchmarks.pipe.solver import draw_centreline, solve
 
     assert split.coords is not None
@@ -186,7 +193,7 @@ def pipe(scale: str, problem: Problem, split: StoredSplit) -> Facts:
 
 
 def plasticity(scale: str, problem: Problem, split: StoredSplit) -> Facts:
-    """How far the metal moves, and how much the mesh of `small` differs."""
+    """Largest displacements, and how much they change on the mesh of `small`."""
     from cato.benchmarks.plasticity.die import draw_die
     from cato.benchmarks.plasticity.solver import solve
 
@@ -223,29 +230,27 @@ FACTS: dict[str, Callable[[str, Problem, StoredSplit], Facts]] = {
 # The card
 
 
-def block(name: str, result: dict[str, Any]) -> str:
+def block(row: Row) -> str:
     """The generated part of a card."""
-    lines = [
-        "",
-        f"![{NUM_PICTURES} samples](../images/survey-{name}.png)",
-        "",
-        f"{result['num_accepted']} samples of the training split at `{result['scale']}` scale, "
-        f"seed {SEED}: {result['num_accepted']} of",
-        f"{result['num_drawn']} draws were accepted ({result['acceptance_rate']:.1%}).",
-        "",
-        "| channel | min | mean | std | max |",
-        "|---|---|---|---|---|",
+    channels = [(name, *map(number, values.values())) for name, values in row["channels"].items()]
+    diagnostics = [
+        (name, number(values["median"]), number(values["largest"]))
+        for name, values in row["diagnostics"].items()
     ]
-    for label, row in result["channels"].items():
-        lines.append(f"| {label} | {' | '.join(number(v) for v in row.values())} |")
-    lines += ["", "| diagnostic | median | largest |", "|---|---|---|"]
-    for label, row in result["diagnostics"].items():
-        lines.append(f"| {label} | {number(row['median'])} | {number(row['largest'])} |")
-    lines += ["", "| of a sample, or of all | smallest … median … largest |", "|---|---|"]
-    for label, fact in result["facts"].items():
-        values = fact.values() if isinstance(fact, dict) else [fact]
-        lines.append(f"| {label} | {' … '.join(number(v) for v in values)} |")
-    return "\n".join([*lines, "", ""])
+    facts = [
+        (name, " … ".join(map(number, fact.values() if isinstance(fact, dict) else [fact])))
+        for name, fact in row["facts"].items()
+    ]
+    parts = [
+        f"![{NUM_PICTURES} samples](../images/survey-{row['benchmark']}.png)",
+        f"{row['num_accepted']} samples of the training split at `{row['scale']}` scale, "
+        f"seed {row['settings']['seed']}: {row['num_accepted']} of {row['num_drawn']} draws were "
+        f"accepted ({row['acceptance_rate']:.1%}).",
+        table(("channel", "min", "mean", "std", "max"), channels),
+        table(("diagnostic", "median", "largest"), diagnostics),
+        table(("per sample, or over all samples", "smallest … median … largest"), facts),
+    ]
+    return "\n" + "\n\n".join(parts) + "\n\n"
 
 
 def number(value: float) -> str:
@@ -253,16 +258,8 @@ def number(value: float) -> str:
     return f"{value:.3g}"
 
 
-def fill_card(card: Path, text: str) -> None:
-    """Replace the block between the two marks."""
-    old = card.read_text()
-    assert len(BLOCK.findall(old)) == 1, f"{card} must have one block between survey marks"
-    with atomic_write(card) as temporary:
-        temporary.write_text(BLOCK.sub(lambda _: text, old))
-
-
 def draw_sheet(path: Path, stored: Stored) -> None:
-    """Some samples in one picture, on one scale: the last frame of what is to be learnt."""
+    """Some samples in one picture with one colour scale; of frames the last one."""
     problem = stored.header.problem
     shown = [picture(problem, stored, k) for k in range(NUM_PICTURES)]
     low, high = np.percentile([values for _, values in shown], (0.5, 99.5))
@@ -280,7 +277,7 @@ def draw_sheet(path: Path, stored: Stored) -> None:
 
 
 def picture(problem: Problem, stored: Stored, k: int) -> tuple[np.ndarray, np.ndarray]:
-    """Where to draw and what: a moving mesh is drawn where it is, with how far it moved."""
+    """Coordinates and values to draw: a moving mesh deformed, coloured by its displacement."""
     split = stored.splits["train"]
     targets = split.targets[k] if problem.time == "steady" else split.targets[k, -1]
     if problem.name == "plasticity":

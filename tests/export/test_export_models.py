@@ -1,33 +1,21 @@
 """Every model can be exported with a free batch size, and all but a few with a free mesh size."""
 
-import importlib.util
-from pathlib import Path
-
 import pytest
 
-from cato.errors import InputError
 from cato.export import describe
 from cato.export.files import FORMATS
 from cato.export.trace import Traced
 from cato.export.write import export_traced
 from cato.models.registry import MODELS
+from tools import exports
 
 ON_ITS_MESH_ONLY = {("wmt", "onnx"), ("wmt", "pt2"), ("lsm", "pt2")}
 """Where the graph depends on the mesh; see the table of docs/export.md."""
 
 
-@pytest.fixture(scope="module")
-def exports():
-    path = Path(__file__).parents[2] / "tools" / "exports.py"
-    spec = importlib.util.spec_from_file_location("exports", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
-def test_every_model_is_exported_to_every_format(exports, name, tmp_path):
+def test_every_model_is_exported_to_every_format(name, tmp_path):
     traced = Traced(exports.small_surrogate(name))
     for kind in FORMATS:
         path = tmp_path / f"model.{kind}"
@@ -39,16 +27,18 @@ def test_every_model_is_exported_to_every_format(exports, name, tmp_path):
         assert describe(path)["dynamic"] == figures["dynamic"]
 
 
-def test_the_table_gets_its_rows_and_nothing_else(exports, tmp_path):
-    begin, end, page = exports.BEGIN, exports.END, tmp_path / "page.md"
-    page.write_text(
-        f"above\n{begin}\n| model | onnx | pt2 |\n| SAOT | a | b |\nold\n{end}\nbelow\n"
-    )
-    exports.write_page(page, {"fno": {"onnx": "any mesh", "pt2": "no: a | b"}})
-    text = page.read_text()
-    assert text.startswith(f"above\n{begin}\n| model | onnx | pt2 |\n")
-    assert text.endswith(f"| FNO | any mesh | no: a / b |\n| SAOT | a | b |\n{end}\nbelow\n")
-    assert "old" not in text
-    page.write_text("no marks")
-    with pytest.raises(InputError, match="must hold the lines"):
-        exports.write_page(page, {})
+def test_the_table_gets_its_rows_and_nothing_else():
+    row = {"model": "fno", "onnx": "any mesh", "pt2": "no: a | b"}
+    saot = {"model": "saot", "onnx": "a", "pt2": "b"}
+    assert exports.export_table([row, saot]).splitlines() == [
+        "| model | onnx | pt2 |",
+        "| --- | --- | --- |",
+        "| FNO | any mesh | no: a / b |",
+        "| SAOT | a | b |",
+    ]
+
+
+def test_the_page_has_the_table_of_the_results_file():
+    ((page, text),) = exports.pages().items()
+    assert page.read_text() == text
+    assert all(f"| {entry.title} |" in text for entry in MODELS.values())

@@ -1,0 +1,42 @@
+"""Every generated page, card and table, written from the results files; measures nothing.
+
+python -m tools.generate           # make generate
+python -m tools.generate --check   # make check-generated: names the files that differ, code 1
+"""
+
+import argparse
+import sys
+
+from tools import cards, exports, pretrained, readme, speed_page, survey
+from tools.pages import Pages, outdated, write_pages
+from tools.results import ROOT
+
+MODULES = (cards, exports, pretrained, readme, speed_page, survey)
+
+
+def pages() -> Pages:
+    """Text of every generated file by path."""
+    found: Pages = {}
+    for module in MODULES:
+        for path, text in module.pages().items():
+            assert path not in found, f"{path} is generated twice"
+            found[path] = text
+    return found
+
+
+def main() -> int:
+    """Write or check."""
+    parser = argparse.ArgumentParser(description="write generated pages from results files")
+    parser.add_argument("--check", action="store_true", help="write nothing, fail on a difference")
+    if parser.parse_args().check:
+        different = outdated(pages())
+        for path in different:
+            print(f"{path.relative_to(ROOT)} differs from its results; run `make generate`")
+        return 1 if different else 0
+    for path in write_pages(pages()):
+        print(f"wrote {path.relative_to(ROOT)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""The results table of README.md, from the results files of the two comparisons."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.files import read_json
+from cato.models.registry import model_entry
+from reproduce.compare import OURS, mean_ranks
+from tools.pages import Pages, table, with_block
+from tools.results import ROOT
+
+PAGE = ROOT / "README.md"
+STUDIES = ROOT / "docs" / "studies"
+
+
+def pages() -> Pages:
+    """README.md with its table."""
+    epochs, time = (
+        read_json(STUDIES / study / "compare.json", "results of a comparison")
+        for study in ("epochs", "time")
+    )
+    return {PAGE: with_block(PAGE, "results", block(epochs, time))}
+
+
+def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
+    """Errors with equal epochs, the lowest in bold, and mean ranks in both comparisons.
+
+    Args:
+        epochs: Results of the comparison with equal epochs.
+        time: Results of the comparison in equal time.
+    """
+    rows = epochs["rows"]
+    errors = {(family(row["model"]), row["benchmark"]): row["relative_l2"] for row in rows}
+    lowest = {
+        name: min(error for (_, benchmark), error in errors.items() if benchmark == name)
+        for name in BENCHMARKS
+    }
+    ranks, ranks_in_time = mean_ranks(rows), mean_ranks(time["rows"])
+    cells = []
+    for model in sorted(ranks, key=lambda model: ranks[model]):
+        row = [model_entry(model).title]
+        for name in BENCHMARKS:
+            error = errors.get((model, name))
+            text = "/" if error is None else f"{error:.2%}"
+            row.append(f"**{text}**" if error == lowest[name] else text)
+        cells.append([*row, f"{ranks[model]:.1f}", f"{ranks_in_time[model]:.1f}"])
+    titles = [get_benchmark(name).title for name in BENCHMARKS]
+    header = ["model", *titles, "mean rank", "mean rank, equal time"]
+    num_seeds, num_models = len(epochs["settings"]["seeds"]), len(ranks_in_time)
+    return (
+        f"\n{table(header, cells)}\n\n"
+        f"Relative L2 test error at `{epochs['settings']['scale']}` scale with "
+        f"{epochs['settings']['share']:.0%} of the recipe's steps, mean of up to {num_seeds} "
+        f"seeds; CATO-PC on point clouds. *Equal time*: rank among all {num_models} models after "
+        f"{time['settings']['minutes']:g} minutes of training on one thread.\n\n"
+    )
+
+
+def family(model: str) -> str:
+    """CATO and CATO-PC are one model for different geometries."""
+    return "cato" if model in OURS else model
