@@ -3,7 +3,7 @@
     make bench-serve                 # writes tools/results/serve.json and docs/speed.md
     python -m tools.serve --trial    # one short round; writes nothing
 
-Two real servers (uvicorn, a process each, over loopback), one with batching and one with `max_batch`
+Two real servers (uvicorn, a process each), one with batching and one with `max_batch`
 1, serve the same two untrained CATO models on the mesh of Darcy `small`: one of the recipe's size,
 and a tiny one whose time is nearly all overhead. Clients send one sample and wait for the answer.
 The servers take turns, one round each, so that other load on the machine affects both; figures are
