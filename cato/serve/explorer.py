@@ -7,6 +7,7 @@ API: they change with the page.
 """
 
 import asyncio
+import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,6 +18,8 @@ import numpy as np
 import torch
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import FileResponse
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
 
 from cato.benchmarks import BENCHMARKS, Editor, ModelInputs, editor_for
 from cato.errors import InputError
@@ -24,7 +27,6 @@ from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.jobs import SolverJob, SolverJobs
 from cato.serve.models import ServedModel
 from cato.serve.service import Service, Serving
-from cato.serve.wire import pack, unpack
 
 PAGE = Path(__file__).parent / "static" / "explorer"
 MEDIA_TYPE = "application/octet-stream"
@@ -128,7 +130,7 @@ async def draw(
         return editor.neutral() if seed is None else editor.draw(np.random.default_rng(seed))
 
     values = await service.run_in_executor(draw_values)
-    return Response(pack({}, {"values": values}), media_type=MEDIA_TYPE)
+    return Response(_pack({}, {"values": values}), media_type=MEDIA_TYPE)
 
 
 @router.post("/api/models/{name}/predict")
@@ -155,7 +157,7 @@ async def start_solver(
     _, editor = exploration.find(name)
     async with service.admit(request) as read_body:
         values = _values(request, await read_body(), editor)
-    return _state(exploration.jobs.submit(editor, "solve", values))
+    return _state(await asyncio.to_thread(exploration.jobs.submit, editor, "solve", values))
 
 
 @router.get("/api/jobs/{job_id}")
@@ -170,8 +172,9 @@ async def job_result(job_id: str, exploration: Exploring, service: Serving) -> R
     job = exploration.job(job_id)
     if job.state != "done":
         raise HTTPException(409, f"the solver job is {job.state} and has no result")
-    reply = job.finished.result()
-    body = await service.run_in_executor(pack, reply.facts, reply.arrays)
+    solution = job.result.result()
+    facts = {"seconds": solution.seconds, "compiled": solution.is_compiled}
+    body = await service.run_in_executor(_pack, facts, solution.arrays)
     return Response(body, media_type=MEDIA_TYPE)
 
 
@@ -179,7 +182,7 @@ async def job_result(job_id: str, exploration: Exploring, service: Serving) -> R
 async def cancel_job(job_id: str, exploration: Exploring) -> dict[str, Any]:
     """Cancel a job."""
     job = exploration.job(job_id)
-    exploration.jobs.cancel(job)
+    await asyncio.to_thread(job.cancel)
     return _state(job)
 
 
@@ -191,10 +194,14 @@ def _values(request: Request, body: bytes, editor: Editor) -> np.ndarray:
     """Validated values of a body. The media type keeps other sites' pages from sending one."""
     if request.headers.get("content-type") != MEDIA_TYPE:
         raise HTTPException(415, f"the content type must be {MEDIA_TYPE}")
-    arrays = unpack(body).arrays
-    if "values" not in arrays:
-        raise InputError("the body has no array 'values'")
-    return editor.check(arrays["values"])
+    try:
+        values = load(body)["values"]
+    except (SafetensorError, KeyError, TypeError, ValueError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise InputError(
+            f"the body must be an array 'values' in safetensors format ({reason})"
+        ) from None
+    return editor.check(values)
 
 
 async def _model_inputs(
@@ -208,12 +215,13 @@ async def _model_inputs(
         (repr((editor.benchmark.name, editor.parameters)), values.tobytes()),
     )
     if key not in cache:
-        job = exploration.jobs.submit(editor, "inputs", values)
+        job = await asyncio.to_thread(exploration.jobs.submit, editor, "inputs", values)
         try:
-            reply = await asyncio.wrap_future(job.finished)
-        finally:
-            exploration.jobs.cancel(job)  # if this request was cancelled; otherwise it is done
-        cache[key] = ModelInputs(**reply.arrays)
+            solution = await asyncio.wrap_future(job.result)
+        except asyncio.CancelledError:
+            await asyncio.to_thread(job.cancel)
+            raise
+        cache[key] = ModelInputs(**solution.arrays)
         if len(cache) > CACHE_SIZE:
             cache.popitem(last=False)
     return cache[key]
@@ -230,4 +238,11 @@ def _encode(
         arrays["chart"] = chart.reshape(inputs.coords.shape).cpu().numpy()
     if (triangles := editor.triangles()) is not None:
         arrays["triangles"] = triangles
-    return pack({"seconds": result.seconds}, arrays)
+    return _pack({"seconds": result.seconds}, arrays)
+
+
+def _pack(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
+    """Facts (JSON-ready, stored in the metadata) and arrays in safetensors format."""
+    metadata = {name: json.dumps(value) for name, value in facts.items()}
+    # safetensors writes the memory as it is, even of transposed arrays.
+    return save({name: np.asarray(array, order="C") for name, array in arrays.items()}, metadata)

@@ -1,6 +1,10 @@
 """Models of the benchmarks for tests of the explorer: untrained, but of the right size."""
 
+import json
+
+import numpy as np
 import torch
+from safetensors.numpy import load, save
 
 from cato.api import model_config
 from cato.benchmarks import BENCHMARKS
@@ -35,3 +39,15 @@ def build_explored(name, scale="smoke"):
         coords = torch.from_numpy(coords).flatten(0, -2)
     about = {"benchmark": name, "scale": scale, "model": kind}
     return ServedModel(name, Surrogate(model, normaliser, coords=coords).eval(), about)
+
+
+def pack(**arrays):
+    """A body as the page sends it."""
+    return save({name: np.asarray(array, order="C") for name, array in arrays.items()})
+
+
+def unpack(data):
+    """Facts and arrays of a response, as the page reads them."""
+    length = int.from_bytes(data[:8], "little")
+    metadata = json.loads(data[8 : 8 + length]).get("__metadata__", {})
+    return {name: json.loads(value) for name, value in metadata.items()}, load(data)

@@ -11,12 +11,11 @@ import threading
 import time
 
 import pytest
-from explored import build_explored
+from explored import build_explored, unpack
 
 from cato.benchmarks import BENCHMARKS
 from cato.serve.app import create_app
 from cato.serve.server import listening_socket, url_of
-from cato.serve.wire import unpack
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = os.environ.get("CATO_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -143,7 +142,7 @@ def test_painting_changes_the_prediction_and_the_server_gets_what_was_painted(vi
     drag(page, page.locator("#editor .stage").bounding_box(), (0.2, 0.6), (0.8, 0.7))
     assert has_changed(page, before)
     assert has_changed(page, medium, "#editor canvas")
-    values = unpack(sent[-1]).arrays["values"]
+    values = unpack(sent[-1])[1]["values"]
     top = len(values) - 1
     along = [(x, 0.7 - (x - 0.2) / 6) for x in (0.25, 0.5, 0.75)]  # y upwards, the page's downwards
     assert all(values[round(x * top), round(y * top)] == 1 for x, y in along)

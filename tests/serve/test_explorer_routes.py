@@ -8,14 +8,13 @@ import numpy as np
 import pytest
 import torch
 from clients import concurrently, endless_body
-from explored import build_explored
+from explored import build_explored, pack, unpack
 from fastapi.testclient import TestClient
 
 from cato.benchmarks import BENCHMARKS
 from cato.serve.app import create_app
 from cato.serve.explorer import PAGE
 from cato.serve.settings import ServeSettings
-from cato.serve.wire import pack, unpack
 
 API = "/explorer/api"
 BINARY = {"content-type": "application/octet-stream"}
@@ -34,11 +33,11 @@ def client(models):
 
 
 def drawn(client, name, seed=1):
-    return unpack(client.get(f"{API}/models/{name}/draw?seed={seed}").content).arrays["values"]
+    return unpack(client.get(f"{API}/models/{name}/draw?seed={seed}").content)[1]["values"]
 
 
 def post(client, path, values):
-    return client.post(f"{API}/{path}", content=pack({}, {"values": values}), headers=BINARY)
+    return client.post(f"{API}/{path}", content=pack(values=values), headers=BINARY)
 
 
 def test_a_benchmark_is_shown_if_a_model_of_it_is_served(client, models):
@@ -70,14 +69,14 @@ def test_a_prediction_is_the_model_on_the_arrays_of_the_values(client, models, n
 
 
 def test_frames_come_all_at_once(client):
-    arrays = unpack(post(client, "models/plasticity/predict", np.full(8, 1.5)).content).arrays
+    arrays = unpack(post(client, "models/plasticity/predict", np.full(8, 1.5)).content)[1]
     assert arrays["outputs"].shape == (20, 21, 7, 4)
     np.testing.assert_array_equal(arrays["inputs"], np.full((21, 7, 1), 1.5, np.float32))
 
 
 def test_vortices_are_rolled_out_from_ten_frames_of_the_solver(client):
     values = np.array([1.0, 1.0, 4.0])
-    arrays = unpack(post(client, "models/navier_stokes/predict", values).content).arrays
+    arrays = unpack(post(client, "models/navier_stokes/predict", values).content)[1]
     parameters = BENCHMARKS["navier_stokes"].parameters("smoke")
     sample = BENCHMARKS["navier_stokes"].sample(np.random.default_rng(4), parameters)
     np.testing.assert_array_equal(arrays["inputs"], sample.inputs)
@@ -88,7 +87,7 @@ def test_vortices_are_rolled_out_from_ten_frames_of_the_solver(client):
         again = post(client, "models/navier_stokes/predict", values)
     finally:
         jobs.submit = submit
-    np.testing.assert_array_equal(unpack(again.content).arrays["inputs"], sample.inputs)
+    np.testing.assert_array_equal(unpack(again.content)[1]["inputs"], sample.inputs)
 
 
 def test_the_solver_is_asked_and_answers_what_the_benchmark_has(client):
@@ -116,7 +115,7 @@ def test_a_job_can_be_cancelled(client):
 
 
 def test_refusals_are_one_line(client):
-    full = pack({}, {"values": np.zeros(7)})
+    full = pack(values=np.zeros(7))
     refused = [
         (404, client.get(f"{API}/models/nobody/draw")),
         (404, client.get(f"{API}/jobs/none")),
@@ -126,7 +125,7 @@ def test_refusals_are_one_line(client):
         (415, client.post(f"{API}/models/airfoil/predict", content=full)),
         (422, client.post(f"{API}/models/airfoil/predict", content=b"abc", headers=BINARY)),
         (422, client.post(f"{API}/models/darcy/solve", content=full, headers=BINARY)),
-        (422, client.post(f"{API}/models/airfoil/solve", content=pack({}, {}), headers=BINARY)),
+        (422, client.post(f"{API}/models/airfoil/solve", content=pack(), headers=BINARY)),
         (422, post(client, "models/airfoil/predict", np.full(7, np.nan))),
     ]
     for status, answer in refused:
