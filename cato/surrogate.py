@@ -1,6 +1,5 @@
-"""A trained operator as its users see it: physical values in, physical values out."""
+"""A trained operator for users: physical values in, physical values out."""
 
-from collections.abc import Iterator
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -24,31 +23,29 @@ class Frame(NamedTuple):
     time: Float[Tensor, " B"] | None
 
 
-def frames_to_learn(
+def frame_to_learn(
     problem: Problem,
     inputs: Float[Tensor, "B N C_in"],
     targets: Float[Tensor, "B *T N C_out"],
-) -> Iterator[Frame]:
-    """What a model is trained on: one frame if steady, else all frames of the time protocol.
+    step: int,
+) -> Frame:
+    """Frame `step` of the time protocol, for training; a steady problem has frame 0 only.
 
-    Rollouts are taught with the true past ("teacher forcing"), whatever the model would predict.
+    Rollouts are trained on the true past ("teacher forcing"), not on predicted frames.
     """
     if problem.time == "steady":
-        yield Frame(inputs, targets, None)
-        return
-    past = inputs
-    for step, target in enumerate(targets.unbind(1)):
-        if problem.time == "rollout":
-            yield Frame(past, target, None)
-            past = next_past(past, target)
-        else:
-            yield Frame(inputs, target, _frame_time(problem, step, inputs))
+        return Frame(inputs, targets, None)
+    target = targets[:, step]
+    if problem.time == "conditioned":
+        return Frame(inputs, target, _frame_time(problem, step, inputs))
+    past = torch.cat((inputs, *targets[:, :step].unbind(1)), dim=-1)
+    return Frame(past[..., step * target.shape[-1] :], target, None)
 
 
 def next_past(
     past: Float[Tensor, "B N C_in"], frame: Float[Tensor, "B N C_out"]
 ) -> Float[Tensor, "B N C_in"]:
-    """The inputs of the next step of a rollout: without the oldest frame, and with the new one."""
+    """Inputs of the next step of a rollout: the oldest frame is dropped, the new one appended."""
     return torch.cat((past[..., frame.shape[-1] :], frame), dim=-1)
 
 
@@ -66,8 +63,12 @@ class Surrogate(nn.Module):
         model: The operator on normalised values.
         normaliser: Fitted on the training split.
         flux_scale: Physical size of the flux of each output channel; 1 unless given.
-        coords: The nodes, where all samples share them.
-        has_flux: Whether the model's flux head was trained; an untrained one is not shown.
+        coords: The nodes, if all samples share them.
+        has_flux: Whether the model's flux head was trained; the output of an untrained one is
+            dropped.
+
+    Attributes:
+        step: Optimiser step of the checkpoint that the weights come from; None without one.
     """
 
     model: Operator
@@ -85,6 +86,7 @@ class Surrogate(nn.Module):
         super().__init__()
         self.model = model
         self.has_flux = has_flux
+        self.step: int | None = None
         self.normaliser = normaliser
         if flux_scale is None:
             flux_scale = torch.ones(model.problem.num_outputs)
@@ -93,12 +95,12 @@ class Surrogate(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where it is."""
+        """Device of the weights."""
         return self.flux_scale.device
 
     @property
     def problem(self) -> Problem:
-        """What was learnt."""
+        """The problem it was trained for."""
         return self.model.problem
 
     @property
@@ -135,7 +137,7 @@ class Surrogate(nn.Module):
         shape: tuple[int, ...] | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Float[Tensor, "B *T N C_out"]:
-        """The whole solution: all frames of the time protocol, rollouts fed with themselves."""
+        """All frames of the solution; a rollout is fed with its own predictions."""
         problem = self.problem
         if problem.time == "steady":
             return self(coords, inputs, shape=shape, mask=mask).values
@@ -155,13 +157,13 @@ class Surrogate(nn.Module):
 
     @torch.no_grad()
     def predict(self, inputs: Array, coords: Array | None = None, batch_size: int = 16) -> Array:
-        """Solve for arrays as they lie in files: samples first, mesh axes, channels last.
+        """Solve for arrays laid out as in files: samples, mesh axes, channels.
 
         Args:
-            inputs: (S, *mesh, C_in). Where the problem has no input channels, C_in is 0.
-            coords: (S, *mesh, D), or (*mesh, D) for all samples. May be left out where all training
-                samples had the same nodes and `inputs` is on that mesh.
-            batch_size: Samples solved at once.
+            inputs: (S, *mesh, C_in). C_in is 0 if the problem has no input channels.
+            coords: (S, *mesh, D), or (*mesh, D) for all samples. Optional if all training samples
+                had the same nodes and `inputs` is on that mesh.
+            batch_size: Samples per forward pass.
 
         Returns:
             (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy.
@@ -184,7 +186,7 @@ class Surrogate(nn.Module):
     def checked(
         self, inputs: Array, coords: Array | None = None
     ) -> tuple[Float[Tensor, "S N C_in"], Float[Tensor, "#S N D"], tuple[int, ...]]:
-        """The arrays of `predict`, nodes flat, and the mesh shape; what does not fit is refused."""
+        """The validated arrays of `predict` with flat nodes, and the mesh shape."""
         values = _as_tensor(inputs, "inputs").to(self.device)
         nodes, shape = self._nodes(values, coords)
         return values.flatten(1, -2), nodes, shape
@@ -192,7 +194,7 @@ class Surrogate(nn.Module):
     def _nodes(
         self, inputs: Tensor, coords: Array | None
     ) -> tuple[Float[Tensor, "#S N D"], tuple[int, ...]]:
-        """Checked coordinates for `inputs`, samples first and nodes flat, and the mesh shape."""
+        """Validated coordinates for `inputs`, samples first and nodes flat, and the mesh shape."""
         problem = self.problem
         num_axes = len(problem.shape)
         if inputs.ndim != num_axes + 2 or inputs.shape[-1] != problem.num_inputs:

@@ -34,7 +34,7 @@ from cato.runs.load import load_splits
 from cato.runs.settings import RunConfig, run_config
 from cato.subprocesses import start_module
 from cato.training.devices import make_fabric
-from cato.training.loop import Training
+from cato.training.loop import Training, new_model
 from reproduce.profiling import digest, in_matmuls, seconds_of
 
 SPEEDS = "speeds.json"
@@ -134,7 +134,8 @@ def _training(config: RunConfig) -> Iterator[Training]:
     splits = load_splits(config)
     with tempfile.TemporaryDirectory() as folder:
         run = create_run(Path(folder) / "run", config, splits.problem)
-        yield Training(run, splits, make_fabric(replace(config.train, accelerator="cpu")))
+        fabric = make_fabric(replace(config.train, accelerator="cpu"))
+        yield Training(run, splits, fabric, new_model(config, splits.problem))
 
 
 def seconds_per_matmul() -> float:

@@ -9,7 +9,7 @@ from cato.data.normalise import Normaliser
 from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
-from cato.surrogate import Surrogate, frames_to_learn
+from cato.surrogate import Surrogate, frame_to_learn, next_past
 
 
 class LastInput(Operator):
@@ -72,10 +72,23 @@ def test_rollouts_are_taught_with_the_true_past():
     problem = problem_of(inputs=("w0", "w1", "w2"), outputs=("w",), time="rollout", num_steps=4)
     inputs = torch.tensor([0.0, 1.0, 2.0]).expand(1, 12, 3)
     targets = torch.arange(3.0, 7.0).view(1, 4, 1, 1).expand(1, 4, 12, 1)
-    frames = list(frames_to_learn(problem, inputs, targets))
+    frames = [frame_to_learn(problem, inputs, targets, k) for k in range(4)]
     assert [f.inputs[0, 0].tolist() for f in frames] == [[0, 1, 2], [1, 2, 3], [2, 3, 4], [3, 4, 5]]
     assert [f.target[0, 0].item() for f in frames] == [3, 4, 5, 6]
     assert all(f.time is None for f in frames)
+
+
+def test_frames_of_several_channels_and_a_past_that_is_no_multiple_of_them():
+    """Equal to feeding the true frames back one by one."""
+    names = ("u0", "v0", "c", "u1", "v1")
+    problem = problem_of(inputs=names, outputs=("u", "v"), time="rollout", num_steps=5)
+    inputs, targets = torch.rand(2, 12, 5), torch.rand(2, 5, 12, 2)
+    past = inputs
+    for k in range(5):
+        frame = frame_to_learn(problem, inputs, targets, k)
+        assert torch.equal(frame.inputs, past)
+        assert torch.equal(frame.target, targets[:, k])
+        past = next_past(past, targets[:, k])
 
 
 def test_conditioned_problems_are_asked_for_every_time():
@@ -83,8 +96,9 @@ def test_conditioned_problems_are_asked_for_every_time():
     surrogate = surrogate_of(problem)
     frames = surrogate.solve(torch.rand(1, 12, 2), torch.zeros(1, 12, 1))
     assert frames[0, :, 0, 0].tolist() == pytest.approx([0, 0.25, 0.5, 0.75, 1])
-    asked = frames_to_learn(problem, torch.zeros(1, 12, 1), torch.zeros(1, 5, 12, 1))
-    assert [f.time.item() for f in asked] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
+    inputs, targets = torch.zeros(1, 12, 1), torch.zeros(1, 5, 12, 1)
+    trained_on = [frame_to_learn(problem, inputs, targets, k) for k in range(5)]
+    assert [f.time.item() for f in trained_on] == pytest.approx([0, 0.25, 0.5, 0.75, 1])
 
 
 def test_predictions_do_not_depend_on_the_batch_size_and_keep_the_kind_of_array():

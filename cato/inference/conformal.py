@@ -169,10 +169,10 @@ def save_band(folder: Path, band: Band) -> None:
         temporary.write_bytes(save(tensors, about))
 
 
-def load_band(folder: Path, step: int) -> Band | None:
-    """The band of a run folder; None where there is none for the checkpoint of that step."""
+def load_band(folder: Path, step: int | None) -> Band | None:
+    """The band of a run folder; None if there is none for the weights of that step."""
     path = folder / FILE
-    if not path.exists():
+    if step is None or not path.exists():
         return None
     try:
         with safe_open(path, "pt") as file:

@@ -27,7 +27,6 @@ from cato.physics import relative_l2, relative_l2_per_frame, summarise
 from cato.progress import note
 from cato.runs.folder import Run
 from cato.runs.load import (
-    best_step,
     data_spec,
     load_run_splits,
     load_surrogate,
@@ -217,9 +216,7 @@ def train_mean(splits: Splits) -> Tensor | None:
 
 def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
     """The band of the run's best weights, kept in its folder; None with few validation samples."""
-    step = best_step(run)
-    assert step is not None
-    band = load_band(run.source, step)
+    band = load_band(run.source, surrogate.step)
     if band is not None:
         return band
     validation, some = splits.validation, splits.train.subset(slice(SCALE_SAMPLES))
@@ -234,15 +231,10 @@ def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
     errors = solve_all(surrogate, validation) - validation.targets
     quantile = calibrate_quantile(scores(errors, scale, validation.mask))
     assert quantile is not None
-    band = Band(quantile, scale, len(validation), step)
+    assert surrogate.step is not None
+    band = Band(quantile, scale, len(validation), surrogate.step)
     save_band(run.folder, band)
     return band
-
-
-def load_run_band(run: Run) -> Band | None:
-    """The band around the predictions of a run's best weights; None before they are evaluated."""
-    step = best_step(run)
-    return None if step is None else load_band(run.source, step)
 
 
 def solver_seconds(spec: DataSpec, split: str) -> float:

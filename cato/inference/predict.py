@@ -1,18 +1,21 @@
-"""Predicting for a file of inputs, written back in its format.
+"""Predict for a file of inputs and write the result in the same format.
 
-Runs on own data read the fields they were trained on. Runs on benchmarks take arrays `inputs` and
-`coords`, or in VTK and NetCDF files the channels by their names.
+Runs on user data read the fields they were trained on. Runs on benchmarks read the arrays `inputs`
+and `coords`, or from VTK and NetCDF files the channels by name.
 """
 
+import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cato.errors import InputError
-from cato.inference.answers import Answer, answer
-from cato.inference.evaluate import load_run_band
+from cato.inference.conformal import Band, load_band, num_nodes_needed
+from cato.inference.evaluate import samples_at_once
 from cato.problem import Problem
+from cato.progress import progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import load_surrogate
 from cato.surrogate import Surrogate
@@ -26,14 +29,14 @@ from cato.user_data.write import default_target, require_writable, write_predict
 def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str, Any]:
     """Solve for the samples of a file or folder and write the solutions in the same format.
 
-    By the documented layout the new file gets `outputs`, `bands` where the run has a band, and with
-    `targets` the relative `errors` of the samples. Named fields NAME become NAME_predicted,
-    NAME_band and, with truth, NAME_error at every node.
+    In the documented layout the new file gets `outputs`, `bands` if the run has a band, and if the
+    source has `targets` the relative `errors` of the samples. Named fields NAME become
+    NAME_predicted, NAME_band and, with targets, NAME_error at every node.
 
     Args:
-        run: Whose best weights to use.
-        source: Holds the fields that the run was trained on; targets where they are known.
-        target: New file or folder; beside the source by default.
+        run: Its best weights are used.
+        source: File or folder with the inputs of the run, and targets if they are known.
+        target: New file or folder; next to the source by default.
     """
     source = Path(source)
     target = default_target(source) if target is None else Path(target)
@@ -43,18 +46,101 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     naming = _naming(run, source)
     samples = _samples(run, surrogate, source, naming)
     _require_fit(run.problem, samples)
-    answers, seconds = answer(surrogate, samples, load_run_band(run))
-    write_predictions(target, naming, samples, _written(run.problem, naming, answers))
+    band = load_band(run.source, surrogate.step)
+    predictions, seconds = predict_samples(surrogate, samples, band)
+    write_predictions(target, naming, samples, _written(run.problem, naming, predictions))
     return {
         "path": str(target),
-        "num_samples": len(answers),
+        "num_samples": len(predictions),
         "seconds_per_sample": seconds,
-        **_figures(run.problem, answers),
+        **_figures(run.problem, predictions),
     }
 
 
+@dataclass(frozen=True, eq=False)
+class SamplePrediction:
+    """The prediction for one sample: arrays (*mesh, C_out), or (T, *mesh, C_out).
+
+    Attributes:
+        sample: The sample.
+        values: The predicted fields.
+        half_width: Half-width of the conformal band, if the run has one for this mesh.
+    """
+
+    sample: UserSample
+    values: np.ndarray
+    half_width: np.ndarray | None
+
+    @property
+    def error(self) -> np.ndarray | None:
+        """Prediction minus truth, if the file has targets."""
+        truth = self.sample.targets
+        return None if truth is None else self.values - truth
+
+    @property
+    def relative_l2(self) -> float | None:
+        """Relative L2 error over nodes, frames and outputs; infinite if the truth is zero."""
+        error, truth = self.error, self.sample.targets
+        if error is None or truth is None:
+            return None
+        size, length = np.linalg.norm(truth), np.linalg.norm(error)
+        return float(length / size) if size else (np.inf if length else 0.0)
+
+    def is_covered(self) -> np.ndarray | None:
+        """For each output, whether the promised share of nodes lies inside the band."""
+        if self.error is None or self.half_width is None:
+            return None
+        inside = np.abs(self.error) <= self.half_width
+        rows = inside.reshape(-1, inside.shape[-1])
+        return rows.sum(0) >= num_nodes_needed(len(rows))
+
+
+def predict_samples(
+    surrogate: Surrogate, samples: UserSamples, band: Band | None
+) -> tuple[list[SamplePrediction], float]:
+    """The predictions for all samples, batched by mesh, and the seconds per sample."""
+    problem = surrogate.problem
+    surrogate.predict(*_arrays(problem, samples.samples[:1]))  # compiles and allocates
+    predictions: list[SamplePrediction] = []
+    began = time.perf_counter()
+    with progress_bar("predicting", len(samples)) as bar:
+        while len(predictions) < len(samples):
+            group = _batch(samples.samples[len(predictions) :])
+            solutions = surrogate.predict(*_arrays(problem, group))
+            for sample, solution in zip(group, solutions, strict=True):
+                values = _on_mesh(problem, sample, solution)
+                width = None if band is None else band.on_mesh(problem, sample.mesh)
+                predictions.append(SamplePrediction(sample, values, width))
+            bar(len(predictions))
+    return predictions, (time.perf_counter() - began) / len(samples)
+
+
+def _batch(samples: list[UserSample]) -> list[UserSample]:
+    """The first samples with the same mesh, at most as many as fit into memory."""
+    first = samples[0]
+    num_nodes = first.coords.size // first.coords.shape[-1]
+    same = [sample.mesh == first.mesh for sample in samples[: samples_at_once(num_nodes)]]
+    return samples[: same.index(False) if False in same else len(same)]
+
+
+def _arrays(problem: Problem, group: list[UserSample]) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and coordinates for `Surrogate.predict`; the points of a cloud are one axis."""
+    inputs = np.stack([sample.inputs for sample in group])
+    coords = np.stack([sample.coords for sample in group])
+    if problem.geometry != "cloud":
+        return inputs, coords
+    shape = (len(group), coords[0].size // problem.dimension)
+    return inputs.reshape(*shape, problem.num_inputs), coords.reshape(*shape, problem.dimension)
+
+
+def _on_mesh(problem: Problem, sample: UserSample, values: np.ndarray) -> np.ndarray:
+    """Values (…, N, C) of a solution, reshaped to the mesh of its sample."""
+    frames = values.shape[:1] if problem.time != "steady" else ()
+    return values.reshape(*frames, *sample.mesh, problem.num_outputs)
+
+
 def _naming(run: Run, source: Path) -> Naming:
-    """The run's fields; a benchmark's are by the layout, or by the names of its channels."""
+    """The fields of the run; of a benchmark those of the layout, or its channels by name."""
     if run.config.data.file is not None:
         return run.config.data.naming
     if files_of(source)[0].suffix.lower() in ARRAYS:
@@ -68,13 +154,13 @@ def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> Us
         return _benchmark_samples(surrogate, source)
     problem, coords = run.problem, surrogate.coords
     nodes = None if coords is None else coords.cpu().numpy().reshape(*problem.shape, -1)
-    # A mesh says how many axes there are; a cloud may lie on one.
+    # The points of a cloud may still lie on mesh axes in the file.
     num_axes = None if problem.geometry == "cloud" else len(problem.shape)
     return read_samples(source, ReadRequest(naming, truth=False, num_axes=num_axes, coords=nodes))
 
 
 def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
-    """The arrays `inputs`, `coords` and `targets` as `Surrogate.predict` has them."""
+    """The arrays `inputs`, `coords` and `targets` in the layout of `Surrogate.predict`."""
     file, problem = open_npz(source), surrogate.problem
     arrays = {
         name: file.read(name) for name in ("inputs", "coords", "targets") if name in file.shapes
@@ -118,7 +204,7 @@ def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
 
 
 def _require_fit(problem: Problem, samples: UserSamples) -> None:
-    """Refuse samples of another problem."""
+    """Raise if the samples are of another problem."""
     if len(samples.inputs) != problem.num_inputs:
         raise InputError(
             f"{samples.path}: the model takes {problem.num_inputs} inputs "
@@ -144,15 +230,15 @@ def _require_fit(problem: Problem, samples: UserSamples) -> None:
 
 
 def _written(
-    problem: Problem, naming: Naming, answers: list[Answer]
+    problem: Problem, naming: Naming, predictions: list[SamplePrediction]
 ) -> dict[str, list[np.ndarray]]:
-    """What goes into the file, by name."""
-    values = [a.values for a in answers]
-    widths = [a.half_width for a in answers if a.half_width is not None]
-    errors = [a.error for a in answers if a.error is not None]
-    has_band, has_truth = len(widths) == len(answers), len(errors) == len(answers)
+    """Arrays of the new file by name."""
+    values = [p.values for p in predictions]
+    widths = [p.half_width for p in predictions if p.half_width is not None]
+    errors = [p.error for p in predictions if p.error is not None]
+    has_band, has_truth = len(widths) == len(predictions), len(errors) == len(predictions)
     if naming.is_layout:
-        relative = [np.asarray(a.relative_l2, np.float32) for a in answers]
+        relative = [np.asarray(p.relative_l2, np.float32) for p in predictions]
         bands = {"bands": widths} if has_band else {}
         return {"outputs": values} | bands | ({"errors": relative} if has_truth else {})
     written = {}
@@ -167,7 +253,7 @@ def _written(
 
 
 def _channels(field: str, outputs: tuple[str, ...]) -> list[int]:
-    """The outputs that are a field or its components."""
+    """Indices of the outputs that are a field or its components."""
     return [
         index
         for index, output in enumerate(outputs)
@@ -176,19 +262,19 @@ def _channels(field: str, outputs: tuple[str, ...]) -> list[int]:
     ]
 
 
-def _figures(problem: Problem, answers: list[Answer]) -> dict[str, Any]:
-    """Errors where truth is known, the band where there is one."""
+def _figures(problem: Problem, predictions: list[SamplePrediction]) -> dict[str, Any]:
+    """Errors if the truth is known, width and coverage of the band if there is one."""
     figures: dict[str, Any] = {}
-    relative = {a.sample.origin: a.relative_l2 for a in answers if a.relative_l2 is not None}
+    relative = {p.sample.origin: p.relative_l2 for p in predictions if p.relative_l2 is not None}
     if relative:
         worst = max(relative, key=lambda origin: relative[origin])
         mean = float(np.mean(list(relative.values())))
         figures |= {"relative_l2": mean, "worst": relative[worst], "worst_sample": worst}
-    widths = [a.half_width for a in answers if a.half_width is not None]
-    if len(widths) == len(answers):
+    widths = [p.half_width for p in predictions if p.half_width is not None]
+    if len(widths) == len(predictions):
         means = np.mean([w.reshape(-1, w.shape[-1]).mean(0) for w in widths], axis=0)
         figures["mean_half_width"] = dict(zip(problem.outputs, means.tolist(), strict=True))
-    covered = [c for c in (a.is_covered() for a in answers) if c is not None]
+    covered = [c for c in (p.is_covered() for p in predictions) if c is not None]
     if covered:
         shares = np.mean(covered, axis=0).tolist()
         figures["covered_samples"] = dict(zip(problem.outputs, shares, strict=True))

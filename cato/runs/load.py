@@ -18,6 +18,11 @@ from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
 
 
+def is_generated(config: RunConfig) -> bool:
+    """Whether the data of a run come from a benchmark's solver, not from files."""
+    return config.data.file is None and config.data.original is None
+
+
 def data_spec(config: RunConfig) -> DataSpec:
     """The generated data of a run; of one on published files, those the solver would match."""
     assert config.data.file is None, "own data are not generated"
@@ -83,12 +88,6 @@ def _is_key_of(run: Run, key: str) -> bool:
     return run.record.get("data", "") in ("", key)
 
 
-def best_step(run: Run) -> int | None:
-    """The step that gave a run its best weights; None before the first."""
-    checkpoint = load_checkpoint(run.checkpoints, "best")
-    return None if checkpoint is None else int(checkpoint.state["step"])
-
-
 def load_surrogate(run: Run) -> Surrogate:
     """The surrogate with the best weights of a run, on a GPU if there is one."""
     checkpoint = load_checkpoint(run.checkpoints, "best")
@@ -101,6 +100,7 @@ def load_surrogate(run: Run) -> Surrogate:
     coords = checkpoint.tensors.get("coords")
     has_flux = run.config.loss.needs_flux
     surrogate = Surrogate(model, Normaliser(run.problem), coords=coords, has_flux=has_flux)
+    surrogate.step = int(checkpoint.state["step"])
     try:
         surrogate.load_state_dict(checkpoint.tensors)
     except RuntimeError as error:

@@ -14,8 +14,7 @@ import numpy as np
 from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.files import read_json
-from cato.inference.conformal import Band
-from cato.inference.evaluate import load_run_band
+from cato.inference.conformal import Band, load_band
 from cato.problem import Problem
 from cato.progress import progress_bar
 from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
@@ -134,7 +133,8 @@ def load_model(argument: str) -> ServedModel:
             f"{name!r} cannot be part of a URL; choose a name of letters, digits, dots, dashes and "
             f"underscores: cato serve NAME={rest}"
         )
-    return ServedModel(name, load_surrogate(run), _about(run), load_run_band(run))
+    surrogate = load_surrogate(run)
+    return ServedModel(name, surrogate, _about(run), load_band(run.source, surrogate.step))
 
 
 def _about(run: Run) -> dict[str, Any]:

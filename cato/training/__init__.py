@@ -1,1 +1,1 @@
-"""The training loop, optimisers, checkpoints and the run folder."""
+"""Training: the loop, optimisers and schedule, devices."""

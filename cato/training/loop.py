@@ -1,41 +1,108 @@
 """The training loop.
 
-One optimiser step after another, from wherever the last checkpoint stands: what a step does depends
-on its number alone (schedule, epoch, order of samples), so an interrupted run ends bit for bit like
-an uninterrupted one.
+What a step does depends on its number only (schedule, order of samples, frames), so a resumed run
+ends bit for bit like an uninterrupted one.
 """
 
 import math
+import signal
+import threading
 import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from types import FrameType
+from typing import Any, NamedTuple, Self
 
+import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
 
-from cato.data.dataset import Batch, Splits
+from cato.data.dataset import Batch, Dataset, Splits
+from cato.data.normalise import Normaliser
 from cato.errors import Diverged
 from cato.inference.evaluate import mean_error
+from cato.models.contract import Operator
+from cato.models.registry import build_model
+from cato.physics import PhysicalLoss, gradient_rms, inverse_metric
+from cato.problem import Problem
 from cato.progress import Bar, note, progress_bar
 from cato.runs.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
 from cato.runs.folder import Run
-from cato.surrogate import Frame, frames_to_learn
+from cato.runs.settings import RunConfig
+from cato.surrogate import Frame, Surrogate, frame_to_learn
 from cato.training.journal import Journal
-from cato.training.optim import build_optimizers, set_cycle
-from cato.training.prepare import prepare
-from cato.training.schedule import one_cycle
+from cato.training.optim import build_optimizers, one_cycle, set_cycle
 from cato.training.snapshot import capture, restore
-from cato.training.stop import StopRequest
 
 CALIBRATION_SECONDS = 4.0
 """How long steps are timed to fit a schedule to a time budget."""
+FRAME_STREAM = 1
+"""Separates the random numbers that choose frames from all others of the same seed."""
+
+
+def new_model(config: RunConfig, problem: Problem) -> Operator:
+    """The model of a run with its initial weights, which depend on the seed only."""
+    torch.manual_seed(config.train.seed)
+    return build_model(config.model_name, config.model, problem)
+
+
+class Prepared(NamedTuple):
+    """A surrogate before its first step."""
+
+    surrogate: Surrogate
+    loss: PhysicalLoss
+    metric: Tensor | None
+    """Inverse metric of the training meshes, if the loss needs it."""
+
+
+def prepare(config: RunConfig, train_set: Dataset, model: Operator) -> Prepared:
+    """Fit normalisation and gradient scale on the training samples."""
+    problem = train_set.problem
+    metric, scale = None, None
+    if config.loss.needs_metric and problem.geometry != "cloud":
+        metric = inverse_metric(train_set.coords, problem.shape, problem.periodic, problem.period)
+        if config.loss.needs_scale:
+            scale = gradient_rms(train_set.targets, metric, problem.shape, problem.periodic)
+    loss = PhysicalLoss(config.loss, problem, scale)
+    if model.flux_head is not None and not config.loss.needs_flux:
+        # It gets no gradient, and distributed training waits for every gradient.
+        model.flux_head.requires_grad_(False)
+    coords = train_set.coords if train_set.coords.ndim == 2 else None
+    surrogate = Surrogate(
+        model, Normaliser.fit(train_set), scale, coords, has_flux=config.loss.needs_flux
+    )
+    return Prepared(surrogate, loss, metric)
+
+
+class StopRequest:
+    """Collects Ctrl-C and termination signals while its block runs; a second one interrupts.
+
+    Python delivers signals to the main thread only; in other threads nothing is collected.
+    """
+
+    requested = False
+
+    def __enter__(self) -> Self:
+        is_main = threading.current_thread() is threading.main_thread()
+        signals = (signal.SIGINT, signal.SIGTERM) if is_main else ()
+        self._previous = {number: signal.signal(number, self._on_signal) for number in signals}
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if self.requested:
+            raise KeyboardInterrupt
+        self.requested = True
+        note("stopping after this step …")
 
 
 @dataclass
 class TrainState:
-    """Where a training stands; saved with every checkpoint."""
+    """Progress of a training; saved with every checkpoint."""
 
     step: int = 0
     num_steps: int = 0
@@ -48,19 +115,20 @@ class TrainState:
 
 
 class Training:
-    """One training: model, data, optimisers and where it stands.
+    """One training: model, data, optimisers and progress.
 
     Args:
-        run: The folder it is recorded in. If that holds a checkpoint, the training goes on there.
+        run: The run folder that it is recorded in.
         splits: Training and validation data.
+        fabric: Devices and precision.
+        model: From `new_model`.
     """
 
-    def __init__(self, run: Run, splits: Splits, fabric: Fabric) -> None:
+    def __init__(self, run: Run, splits: Splits, fabric: Fabric, model: Operator) -> None:
         self.run, self.config, self.fabric = run, run.config.train, fabric
         self.train_set, self.validation_set = splits.train, splits.validation
-        torch.manual_seed(self.config.seed)
-        self.surrogate, loss, self.metric = prepare(run.config, splits.train)
-        if self.metric is not None and len(self.metric) == 1:  # one mesh for all samples
+        self.surrogate, loss, self.metric = prepare(run.config, splits.train, model)
+        if self.metric is not None and len(self.metric) == 1:  # all samples share one mesh
             self.metric = self.metric.to(fabric.device)
         self.loss = loss.to(fabric.device)
         module: Any = torch.compile(self.surrogate) if self.config.compile else self.surrogate
@@ -74,8 +142,13 @@ class Training:
 
     # -- the loop ---------------------------------------------------------------------------
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether all planned steps are done."""
+        return self.state.step >= self.state.num_steps
+
     def fit(self) -> bool:
-        """Train to the end; False if a signal stopped it before, with everything saved."""
+        """Train to the end; False if a signal stopped it, after saving a checkpoint."""
         state = self.state
         epoch_start = state.step - state.step % self.steps_per_epoch
         with (
@@ -106,7 +179,7 @@ class Training:
         return True
 
     def step(self, stop_requested: bool = False) -> bool:
-        """One optimiser step; returns whether any process was asked to stop."""
+        """One optimiser step; returns whether any process got a stop signal."""
         indices = self._batch_indices(self.state.step)
         set_cycle(self.raw_optimizers, one_cycle(self.state.step, self.state.num_steps))
         sums = self._accumulate_gradients(indices)
@@ -127,7 +200,7 @@ class Training:
         return stopping > 0
 
     def _require_finite(self, what: str, value: float) -> None:
-        """Stop before a bad step is taken."""
+        """Raise before a bad step is taken."""
         if not math.isfinite(value):
             epoch, batch = divmod(self.state.step, self.steps_per_epoch)
             raise Diverged(
@@ -136,15 +209,15 @@ class Training:
             )
 
     def _accumulate_gradients(self, indices: Tensor) -> dict[str, float]:
-        """Gradient of the batch's mean loss; returns the mean loss and terms of this share of it.
+        """Gradient of the batch's mean loss; returns the mean loss and its terms.
 
-        With several processes each takes some samples of the batch. Gradients are then averaged, so
-        a sample's weight is the number of processes over the size of the whole batch.
+        Each process takes some samples of the batch. Gradients are averaged over processes, so the
+        weight of a sample is the number of processes over the size of the whole batch.
         """
         world = self.fabric.world_size
         mine = indices[self.fabric.global_rank :: world]
         weight = world / len(indices)
-        if not len(mine):  # fewer samples than processes: take part without counting
+        if not len(mine):  # fewer samples than processes: take part with weight 0
             mine, weight = indices[:1], 0.0
         batch = self.fabric.to_device(self.train_set.batch(mine))
         metric = self.metric
@@ -165,17 +238,17 @@ class Training:
             sums["loss"] += total.item()
             for name, term in terms.items():
                 sums[name] += term.item()
-        # What is logged is the mean over the frames, so that it compares with the validation error.
+        # The mean over frames is logged, which is comparable with the validation error.
         return {name: total / len(frames) for name, total in sums.items()}
 
     def _frames(self, batch: Batch) -> list[Frame]:
-        """What this step learns: all frames, or some drawn from the seed and the step's number."""
-        frames = list(frames_to_learn(self.surrogate.problem, batch.inputs, batch.targets))
-        if self.config.frames_per_step is None:
-            return frames
-        seed = self.config.seed * 1_000_003 + self.state.step
-        order = torch.randperm(len(frames), generator=torch.Generator().manual_seed(seed))
-        return [frames[k] for k in order[: self.config.frames_per_step]]
+        """The frames that this step learns: all, or some drawn from the seed and the step."""
+        problem, num_frames = self.surrogate.problem, self.config.frames_per_step
+        numbers = np.arange(problem.num_steps)
+        if num_frames is not None:
+            rng = np.random.default_rng((FRAME_STREAM, self.config.seed, self.state.step))
+            numbers = rng.permutation(numbers)[:num_frames]
+        return [frame_to_learn(problem, batch.inputs, batch.targets, int(k)) for k in numbers]
 
     def end_epoch(self, journal: Journal) -> None:
         """Validate, log and keep the best weights."""
@@ -203,7 +276,7 @@ class Training:
     def validate(self) -> float:
         """Mean relative error on the validation split, over all processes."""
         world, rank = self.fabric.world_size, self.fabric.global_rank
-        if self.config.strategy == "fsdp":  # all must call a sharded model equally often
+        if self.config.strategy == "fsdp":  # processes must call a sharded model equally often
             world, rank = 1, 0
         share = torch.arange(len(self.validation_set))[rank::world]
         with self.fabric.autocast():
@@ -214,7 +287,7 @@ class Training:
     # -- the schedule -----------------------------------------------------------------------
 
     def plan(self) -> None:
-        """Decide the number of steps: given, by epochs, or so that they fill the minutes."""
+        """Set the number of steps: from the settings, from epochs, or to fill the minutes."""
         num_steps = self.config.steps or self.config.epochs * self.steps_per_epoch
         if self.config.minutes is not None:
             per_step = self.seconds_per_step()
@@ -227,7 +300,7 @@ class Training:
         self.state.num_steps = num_steps
 
     def seconds_per_step(self) -> float:
-        """Measured on the real thing, whose weights are put back afterwards."""
+        """Measured on real steps; the weights are restored afterwards."""
         weights = {k: v.clone() for k, v in self.surrogate.state_dict().items()}
         self.state.num_steps = 1000
         self.step()  # the first step compiles and allocates
@@ -238,7 +311,7 @@ class Training:
             self.step()
             num_steps += 1
             more = time.monotonic() - began < CALIBRATION_SECONDS or num_steps < 3
-            going = self.fabric.broadcast(more)  # all processes by the clock of the first
+            going = self.fabric.broadcast(more)  # by the clock of the first process
         per_step = (time.monotonic() - began) / num_steps
         began = time.monotonic()
         self.validate()
@@ -283,7 +356,7 @@ class Training:
     # -- checkpoints ------------------------------------------------------------------------
 
     def save(self, kind: Kind) -> None:
-        """Write a checkpoint; `best` has the weights only."""
+        """Write a checkpoint; `best` holds the weights only."""
         tensors = capture(self.surrogate, self.raw_optimizers if kind == "last" else ())
         if self.fabric.is_global_zero:
             checkpoint = Checkpoint(tensors, asdict(self.state))
@@ -291,7 +364,7 @@ class Training:
         self.fabric.barrier()
 
     def restore(self) -> bool:
-        """Go to the last checkpoint; False if there is none."""
+        """Resume from the last checkpoint; False if there is none."""
         checkpoint = load_checkpoint(self.run.checkpoints, "last")
         if checkpoint is None:
             return False

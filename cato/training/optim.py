@@ -1,4 +1,15 @@
-"""Optimisers: AdamW for all, or Muon for the matrices of the blocks and AdamW for the rest."""
+"""Optimisers and their schedule.
+
+AdamW for all parameters, or Muon for the matrices of the blocks and AdamW for the rest. The
+schedule is OneCycle as a pure function of the step, so that resuming needs no state.
+
+Learning rate: a cosine up from 1/25 of the peak over the first 30 % of the steps, then a cosine
+down to 1/250000 of it. AdamW's first momentum runs the other way, 0.95 → 0.85 → 0.95. These are the
+defaults of PyTorch's `OneCycleLR`, which the public codes of this field use (a test compares both).
+"""
+
+from dataclasses import dataclass
+from math import cos, pi
 
 import torch
 from torch import nn
@@ -7,11 +18,15 @@ from torch.optim import AdamW, Optimizer
 from cato.errors import InputError
 from cato.models.contract import Operator
 from cato.runs.settings import TrainConfig
-from cato.training.schedule import CyclePoint
+
+WARM_UP = 0.3
+START = 1 / 25
+END = START / 1e4
+HIGH_MOMENTUM, LOW_MOMENTUM = 0.95, 0.85
 
 
 def build_optimizers(model: Operator, config: TrainConfig) -> list[Optimizer]:
-    """The optimisers of a model; parameters that are not trained are left out."""
+    """The optimisers of a model's trainable parameters."""
     matrices: list[nn.Parameter] = []
     if config.optimizer == "muon":
         matrices = [p for p in model.hidden_matrices() if p.requires_grad]
@@ -44,8 +59,34 @@ def build_optimizers(model: Operator, config: TrainConfig) -> list[Optimizer]:
     return optimizers
 
 
+@dataclass(frozen=True)
+class CyclePoint:
+    """The cycle at one step."""
+
+    rate: float
+    """Learning rate in units of its peak."""
+    momentum: float
+    """First momentum β₁ of AdamW."""
+
+
+def one_cycle(step: int, num_steps: int) -> CyclePoint:
+    """The cycle at step 0 … num_steps − 1."""
+    peak = WARM_UP * num_steps - 1
+    last = num_steps - 1
+    if step <= peak:
+        s = step / peak
+        return CyclePoint(_cosine(START, 1.0, s), _cosine(HIGH_MOMENTUM, LOW_MOMENTUM, s))
+    s = (step - peak) / (last - peak)
+    return CyclePoint(_cosine(1.0, END, s), _cosine(LOW_MOMENTUM, HIGH_MOMENTUM, s))
+
+
+def _cosine(start: float, end: float, s: float) -> float:
+    """From `start` at s = 0 to `end` at s = 1."""
+    return end + (start - end) * (1 + cos(pi * s)) / 2
+
+
 def set_cycle(optimizers: list[Optimizer], point: CyclePoint) -> None:
-    """Put learning rates and momenta where the schedule has them."""
+    """Set the learning rates and momenta of the schedule."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
             group["lr"] = point.rate * group["peak_lr"]

@@ -1,4 +1,4 @@
-"""Starting and resuming trainings."""
+"""Start and resume trainings."""
 
 from pathlib import Path
 
@@ -8,46 +8,46 @@ from cato.data.dataset import Splits
 from cato.errors import InputError, Interrupted
 from cato.inference.evaluate import calibrate
 from cato.lock import locked
-from cato.models.registry import build_model
+from cato.models.contract import Operator
 from cato.progress import note
 from cato.runs.checkpoint import remove_leftovers
 from cato.runs.folder import Run, create_run, open_run, require_new
 from cato.runs.load import (
     data_key,
     data_spec,
+    is_generated,
     load_run_splits,
     load_splits,
     load_surrogate,
 )
 from cato.runs.settings import RunConfig
 from cato.training.devices import make_fabric
-from cato.training.loop import Training
+from cato.training.loop import Training, new_model
 
 
 def train(config: RunConfig, folder: Path) -> Run:
     """Train a model from scratch into a new run folder."""
-    require_new(folder)  # before a process makes it, and before hours of generating
+    require_new(folder)  # before a process creates it, and before hours of generating
     fabric = make_fabric(config.train)
-    own = None if config.data.file is None else _load(fabric, config)
-    problem = data_spec(config).problem if own is None else own.problem
-    build_model(config.model_name, config.model, problem)  # refuse before anything is written
+    splits = None if is_generated(config) else _load(fabric, config)
+    problem = data_spec(config).problem if splits is None else splits.problem
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
-    if config.train.steps is not None and config.train.minutes is not None:
-        raise InputError("train for so many steps or for so many minutes, not both")
-    splits = own or _load(fabric, config)
+    model = new_model(config, problem)  # refuses bad settings before data are generated
+    splits = splits or _load(fabric, config)
+    run = None
     if fabric.is_global_zero:
-        create_run(folder, config, splits.problem, data_key(config, splits))
+        run = create_run(folder, config, problem, data_key(config, splits))
     fabric.barrier()
-    return _fit(open_run(folder), splits, fabric)
+    return _fit(run or open_run(folder), splits, fabric, model)
 
 
 def resume(folder: Path) -> Run:
-    """Go on with a run from its last checkpoint."""
+    """Continue a run from its last checkpoint."""
     run = open_run(folder)
     if run.pretrained is not None:
         raise InputError(
-            f"{folder} comes with cato, and its training cannot go on; train one of your own with "
+            f"{folder} comes with cato and cannot be trained further; train your own with "
             f"`{run.record['command']}`"
         )
     fabric = make_fabric(run.config.train)
@@ -59,7 +59,7 @@ def resume(folder: Path) -> Run:
             f"{folder} was trained on other data than {data.file or data.original or data.root} "
             f"now holds; train into a new folder"
         )
-    return _fit(run, splits, fabric)
+    return _fit(run, splits, fabric, new_model(run.config, run.problem))
 
 
 def _load(fabric: Fabric, config: RunConfig) -> Splits:
@@ -67,32 +67,27 @@ def _load(fabric: Fabric, config: RunConfig) -> Splits:
         return load_splits(config)
 
 
-def _fit(run: Run, splits: Splits, fabric: Fabric) -> Run:
+def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
     if not fabric.is_global_zero:
-        return _fit_unlocked(run, splits, fabric)
+        return _fit_unlocked(run, splits, fabric, model)
     busy = f"another process ({{pid}}) is training in {run.folder}; wait or choose another --out"
     with locked(run.folder / ".lock", busy):
-        return _fit_unlocked(run, splits, fabric)
+        return _fit_unlocked(run, splits, fabric, model)
 
 
-def _fit_unlocked(run: Run, splits: Splits, fabric: Fabric) -> Run:
+def _fit_unlocked(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
     if fabric.is_global_zero:
         remove_leftovers(run.checkpoints)
-    training = Training(run, splits, fabric)
+    training = Training(run, splits, fabric, model)
     if not training.restore():
         training.plan()
-    elif training.state.step >= training.state.num_steps:
-        note(f"{run.folder} is already trained to the end")
-        return _calibrated(run, splits, fabric)
-    else:
+    elif not training.is_finished:
         note(f"resuming at step {training.state.step} of {training.state.num_steps}")
-    if not training.fit():
+    if training.is_finished:
+        note(f"{run.folder} is already trained to the end")
+    elif not training.fit():
         raise Interrupted(f"stopped and saved; continue with `cato train --resume {run.folder}`")
-    return _calibrated(run, splits, fabric)
-
-
-def _calibrated(run: Run, splits: Splits, fabric: Fabric) -> Run:
-    """A run on own data keeps its band: their file may be gone when it predicts."""
     if run.config.data.file is not None and fabric.is_global_zero:
+        # Its data may be gone when the run predicts, so the band is calibrated now.
         calibrate(run, load_surrogate(run), splits)
     return run

@@ -5,6 +5,7 @@ the mesh and with the training samples of `smoke`.
 """
 
 import json
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -90,3 +91,16 @@ def stored_step(run):
         step = int(file.metadata()["step"])
     assert step == load_checkpoint(run.checkpoints, "best").state["step"]
     return step
+
+
+def test_a_band_is_not_used_with_other_weights(evaluated, tmp_path):
+    """If the newest best checkpoint is damaged, the one before it is loaded: it has no band."""
+    run, _, _ = evaluated
+    copy = replace(run, folder=shutil.copytree(run.folder, tmp_path / "run"))
+    steps = sorted(copy.checkpoints.glob("best-*.safetensors"))
+    assert len(steps) == 2
+    assert load_band(copy.folder, load_surrogate(copy).step) is not None
+    steps[-1].write_bytes(b"damaged")
+    older = load_surrogate(copy)
+    assert older.step < stored_step(run)
+    assert load_band(copy.folder, older.step) is None

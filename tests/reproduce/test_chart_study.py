@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from cato.runs.folder import open_run
 from cato.runs.load import load_splits
-from cato.training.prepare import prepare
+from cato.training.loop import new_model, prepare
 from reproduce import chart as study
 from reproduce.ablation import ablation
 from reproduce.chart import along_shares, folded_share, principal, through
@@ -135,8 +135,7 @@ def test_untrained_is_what_the_training_began_with(done):
     root, _, _ = done
     run = open_run(root / "runs/darcy-smoke-cato-share0.34-seed0")
     splits = load_splits(run.config)
-    torch.manual_seed(run.config.train.seed)
-    began = prepare(run.config, splits.train).surrogate
+    began = prepare(run.config, splits.train, new_model(run.config, run.problem)).surrogate
     nodes = study.nodes_of(splits.test)
     found = through(study.untrained_chart(run, 0), nodes)[0]
     np.testing.assert_array_equal(found, through(began.model.chart, nodes)[0])

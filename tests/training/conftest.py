@@ -1,7 +1,7 @@
 import pytest
 
 from cato.data.generate import generate
-from cato.runs.settings import recipe, run_config
+from cato.runs.settings import build_settings
 
 
 @pytest.fixture(scope="session")
@@ -15,16 +15,9 @@ def data_root(tmp_path_factory):
 def config_with(data_root):
     """The smoke recipe of Darcy with some settings changed: config_with(train={"epochs": 2})."""
 
-    def build(**groups):
-        values = recipe("darcy", "smoke", "cato").to_dict()
-        defaults = {
-            "data": {"root": str(data_root)},
-            "model": {"width": 8, "depth": 1},
-            "train": {"accelerator": "cpu", "epochs": 2, "batch_size": 5},
-        }
-        for source in (defaults, groups):
-            for group, settings in source.items():
-                values[group] = values[group] | settings
-        return run_config(values, "test")
-
-    return build
+    defaults = {
+        "data": {"root": str(data_root)},
+        "model": {"width": 8, "depth": 1},
+        "train": {"accelerator": "cpu", "epochs": 2, "batch_size": 5},
+    }
+    return lambda **groups: build_settings("darcy", "smoke", "cato", defaults, groups)

@@ -1,5 +1,7 @@
 """Problems in time: which frames a step learns."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,9 +10,11 @@ from cato.data.dataset import Dataset, Splits
 from cato.errors import InputError
 from cato.problem import Problem
 from cato.runs.folder import create_run
-from cato.runs.settings import recipe, run_config
+from cato.runs.settings import build_settings
+from cato.surrogate import frame_to_learn
+from cato.training import loop
 from cato.training.devices import make_fabric
-from cato.training.loop import Training
+from cato.training.loop import Training, new_model
 from cato.training.train import train
 
 NUM_FRAMES = 5
@@ -27,17 +31,28 @@ def data():
 
 
 @pytest.fixture
-def frames_of(data, tmp_path):
+def training_of(data, tmp_path):
+    """A training that learns some frames per step: training_of(frames_per_step, seed)."""
+
+    def build(frames_per_step, seed=0):
+        changes = {
+            "train": {"frames_per_step": frames_per_step, "accelerator": "cpu", "seed": seed},
+            "model": {"width": 8, "depth": 1},
+        }
+        config = build_settings("navier_stokes", "smoke", "cato", changes)
+        run = create_run(tmp_path / f"run{len(list(tmp_path.iterdir()))}", config, WAVES)
+        splits = Splits(WAVES, {"train": data, "validation": data})
+        return Training(run, splits, make_fabric(config.train), new_model(config, WAVES))
+
+    return build
+
+
+@pytest.fixture
+def frames_of(data, training_of):
     """The numbers of the frames that a step learns: frames_of(step, frames_per_step)."""
 
     def numbers(step, frames_per_step):
-        values = recipe("navier_stokes", "smoke", "cato").to_dict()
-        values["train"] |= {"frames_per_step": frames_per_step, "accelerator": "cpu"}
-        values["model"] |= {"width": 8, "depth": 1}
-        config = run_config(values, "test")
-        run = create_run(tmp_path / f"run{len(list(tmp_path.iterdir()))}", config, WAVES)
-        splits = Splits(WAVES, {"train": data, "validation": data})
-        training = Training(run, splits, make_fabric(config.train))
+        training = training_of(frames_per_step)
         training.state.step = step
         batch = data.batch([0, 1])
         return [
@@ -59,9 +74,35 @@ def test_some_frames_are_drawn_anew_in_each_step_and_alike_in_each_run(frames_of
     assert frames_of(3, 2) == drawn[3]
 
 
+def test_only_the_drawn_frames_are_built(data, training_of, monkeypatch):
+    built = []
+
+    def counting(problem, inputs, targets, step):
+        built.append(step)
+        return frame_to_learn(problem, inputs, targets, step)
+
+    monkeypatch.setattr(loop, "frame_to_learn", counting)
+    assert len(training_of(2)._frames(data.batch([0, 1]))) == len(built) == 2
+
+
+def test_frames_do_not_follow_from_the_order_of_the_samples(data, training_of):
+    """With as many frames as samples, a shared random stream would give one permutation twice."""
+    same = []
+    for seed in range(12):
+        training = training_of(NUM_FRAMES, seed)
+        training.train_set = range(NUM_FRAMES)  # as many samples as frames
+        training.config = replace(training.config, batch_size=NUM_FRAMES)
+        batch = data.batch([0])
+        drawn = [
+            next(k for k in range(NUM_FRAMES) if torch.equal(frame.target, batch.targets[:, k]))
+            for frame in training._frames(batch)
+        ]
+        same.append(drawn == training._batch_indices(0).tolist())
+    assert sum(same) < 3  # by chance one in 120
+
+
 def test_steady_problems_have_no_frames(tmp_path):
-    values = recipe("darcy", "smoke", "cato").to_dict()
-    values["train"] |= {"frames_per_step": 1, "accelerator": "cpu"}
-    values["data"]["root"] = str(tmp_path)
+    train_changes = {"frames_per_step": 1, "accelerator": "cpu"}
+    changes = {"train": train_changes, "data": {"root": str(tmp_path)}}
     with pytest.raises(InputError, match="has no frames"):
-        train(run_config(values, "test"), tmp_path / "run")
+        train(build_settings("darcy", "smoke", "cato", changes), tmp_path / "run")

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import OneCycleLR
 
-from cato.training.schedule import one_cycle
+from cato.training.optim import one_cycle
 
 
 @pytest.mark.parametrize("num_steps", [10, 37, 400])

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -110,6 +111,42 @@ def test_ctrl_c_saves_mid_epoch_and_resumes_exactly(tmp_path, config_with, monke
     assert_same_ending(tmp_path / "stopped", tmp_path / "reference")
 
 
+def test_training_in_a_thread(tmp_path, config_with):
+    """Where Python allows no signal handlers; the result is that of the main thread."""
+    folders = [tmp_path / "main", tmp_path / "thread"]
+    handler = signal.getsignal(signal.SIGINT)
+    train(config_with(), folders[0])
+    with ThreadPoolExecutor(1) as executor:
+        executor.submit(train, config_with(), folders[1]).result(timeout=300)
+    assert_same_ending(*folders)
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_one_training_builds_one_model(tmp_path, config_with, monkeypatch):
+    built = []
+    build = loop.build_model
+    monkeypatch.setattr(loop, "build_model", lambda *args: built.append(args) or build(*args))
+    train(config_with(train={"steps": 1}), tmp_path / "run")
+    assert len(built) == 1
+
+
+def test_one_training_on_a_file_reads_it_once(tmp_path, monkeypatch):
+    from cato.user_data import open as user_data
+
+    rng = np.random.default_rng(0)
+    grid = np.stack(np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij"), axis=-1)
+    fields = {"inputs": rng.random((10, 4, 5, 1)), "targets": 1 + rng.random((10, 4, 5, 1))}
+    np.savez(tmp_path / "user.npz", coords=grid, **fields)
+    calls = []
+    for name in ("fingerprint", "read_samples"):
+        original = getattr(user_data, name)
+        counted = lambda *args, f=original, name=name: calls.append(name) or f(*args)  # noqa: E731
+        monkeypatch.setattr(user_data, name, counted)
+    settings = {"steps": 1, "accelerator": "cpu"}
+    cato.train(tmp_path / "user.npz", "smoke", out=tmp_path / "run", train_settings=settings)
+    assert sorted(calls) == ["fingerprint", "read_samples"]
+
+
 def test_training_learns_and_keeps_the_best_weights(tmp_path, config_with):
     run = train(config_with(train={"epochs": 20}, model={"width": 16}), tmp_path / "run")
     log = run.log()
@@ -187,7 +224,9 @@ def test_calibration_leaves_weights_and_state_as_they_were(tmp_path, config_with
 
     splits = load_splits(config)
     run = create_run(tmp_path / "run", config, splits.problem)
-    training = loop.Training(run, splits, make_fabric(config.train))
+    training = loop.Training(
+        run, splits, make_fabric(config.train), loop.new_model(config, run.problem)
+    )
     before = {k: v.clone() for k, v in training.surrogate.state_dict().items()}
     training.seconds_per_step()
     assert training.state == loop.TrainState()
