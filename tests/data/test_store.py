@@ -2,6 +2,7 @@ import json
 import shutil
 import subprocess
 import sys
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from cato import __version__
 from cato.data import store
+from cato.data.hdf5 import new_hdf5
 from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DataSpec
 from cato.data.store import read_header, read_store, write_store
@@ -195,6 +197,19 @@ def test_full_disk_is_one_line_per_try(tmp_path: Path) -> None:
     assert len(lines) == 3
     assert all("full.h5: File too large. Nothing was overwritten" in line for line in lines)
     assert not list(tmp_path.iterdir())
+
+
+def test_files_are_streamed_to_disk(tmp_path: Path) -> None:
+    row = np.ones((64, 1024))  # half a megabyte
+    tracemalloc.start()
+    with new_hdf5(tmp_path / "large.h5") as file:
+        file.create_dataset("rows", (64, *row.shape), row.dtype)
+        for k in range(64):
+            file["rows"][k] = row
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (tmp_path / "large.h5").stat().st_size > 2**25
+    assert peak < 2**23
 
 
 def test_attempts_and_own_coordinates_are_kept(
