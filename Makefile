@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow lint generate check-generated docs bench bench-serve bench-solvers bench-export survey cards pretrained clean \
+.PHONY: demo test test-slow lint generate check-generated docs bench bench-serve bench-solvers bench-export animation survey cards pretrained clean \
         study study-theory study-ablation-defaults study-ablation-heads-rope study-ablation-ns-plasticity study-lr-sweep study-time study-epochs study-ablation \
         study-chart study-scaling study-efficiency study-gallery study-report
 
@@ -52,6 +52,9 @@ bench-solvers: $(READY)  ## seconds per sample of all solvers, as ratios to a re
 
 bench-export: $(READY)  ## which models can be exported, and how exactly
 	$(BIN)/python -m tools.exports
+
+animation: $(READY)  ## docs/images/rollout.gif, the animation of the README
+	$(BIN)/python -m tools.animation
 
 survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statistics and pictures for the cards
 	$(BIN)/python -m tools.survey
