@@ -15,9 +15,8 @@ from cato.surrogate import Surrogate, frame_to_learn, next_past
 class LastInput(Operator):
     """û = newest input + time; its flux is û along every axis."""
 
-    geometries = ("grid", "mesh", "cloud")
-
-    def forward(self, coords, features, *, time=None, shape=None, mask=None):
+    def operate(self, nodes):
+        coords, features, time, *_ = nodes
         values = features[..., -self.problem.num_outputs :]
         if time is not None:
             values = values + time[:, None, None]

@@ -8,17 +8,28 @@ converts from and to physical units.
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from jaxtyping import Bool, Float
+import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from cato.errors import InputError
+from cato.models.shapes import Coords, Features, Mask, Times
 from cato.problem import Problem
 
-Coords = Float[Tensor, "B N D"]
-Features = Float[Tensor, "B N C_in"]
-Times = Float[Tensor, " B"] | None
-Mask = Bool[Tensor, "B N"] | None
-"""Clouds only: False marks padding."""
+
+class Nodes(NamedTuple):
+    """Arguments of `Operator.forward`, checked and complete."""
+
+    coords: Coords
+    features: Features
+    time: Times
+    shape: tuple[int, ...]
+    mask: Mask
+
+    @property
+    def joined(self) -> Float[Tensor, "B N D_plus_C_in"]:
+        """[x, f]: coordinates and features as the channels of one tensor."""
+        return torch.cat((self.coords, self.features), dim=-1)
 
 
 class Prediction(NamedTuple):
@@ -61,7 +72,6 @@ class Operator(nn.Module, ABC):
         self.blocks, self.flux_head = (), None
         self.chart, self.chart_kind = None, None
 
-    @abstractmethod
     def forward(
         self,
         coords: Coords,
@@ -81,6 +91,23 @@ class Operator(nn.Module, ABC):
             mask: Clouds only: False marks padding. It changes no other point; the outputs at
                 padding are undefined.
         """
+        if mask is not None:
+            coords, features = self.hide_padding(coords, features, mask)
+        return self.operate(Nodes(coords, features, time, shape or self.problem.shape, mask))
+
+    @abstractmethod
+    def operate(self, nodes: Nodes) -> Prediction:
+        """The network; `forward` calls it after its checks."""
+
+    def hide_padding(
+        self, coords: Coords, features: Features, mask: Mask
+    ) -> tuple[Coords, Features]:
+        """Zeros at the padding of a cloud, so that NaN there cannot reach a product with zero."""
+        assert mask is not None
+        if self.problem.geometry != "cloud":
+            raise InputError("masks are for point clouds; a grid or mesh has no padding")
+        padding = ~mask[..., None]
+        return coords.masked_fill(padding, 0), features.masked_fill(padding, 0)
 
     def chart_coords(self, coords: Coords) -> Coords | None:
         """Chart coordinates of the nodes; None for models without a chart."""
@@ -92,14 +119,3 @@ class Operator(nn.Module, ABC):
 
     def freeze(self) -> None:
         """Precompute what depends on the weights only. Called before an export."""
-
-    def hide_padding(
-        self, coords: Coords, features: Features, mask: Mask
-    ) -> tuple[Coords, Features]:
-        """Zeros at the padding of a cloud, so that NaN there cannot reach a product with zero."""
-        if mask is None:
-            return coords, features
-        if self.problem.geometry != "cloud":
-            raise InputError("masks are for point clouds; a grid or mesh has no padding")
-        padding = ~mask[..., None]
-        return coords.masked_fill(padding, 0), features.masked_fill(padding, 0)

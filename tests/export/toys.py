@@ -17,13 +17,12 @@ SHAPED = Problem("foil", "mesh", (6, 5), (), ("p",))
 class Pointwise(Operator):
     """The same linear map at every node, of positions, inputs and time."""
 
-    geometries = ("grid", "mesh", "cloud")
-
     def __init__(self, problem):
         super().__init__(None, problem)
         self.linear = nn.Linear(problem.dimension + problem.num_inputs + 1, problem.num_outputs)
 
-    def forward(self, coords, features, *, time=None, shape=None, mask=None):
+    def operate(self, nodes):
+        coords, features, time, shape, _ = nodes
         t = torch.zeros_like(coords[..., :1])
         t = t if time is None else t + time[:, None, None]
         return Prediction(self.finish(self.linear(torch.cat((coords, features, t), -1)), shape))

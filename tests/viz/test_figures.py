@@ -28,9 +28,8 @@ NUM_SAMPLES = 2
 class Wave(Operator):
     """Something smooth of every node, and twice as large in every channel."""
 
-    geometries = ("grid", "mesh", "cloud")
-
-    def forward(self, coords, features, *, time=None, shape=None, mask=None):
+    def operate(self, nodes):
+        coords, features, time, *_ = nodes
         wave = torch.sin(3 * coords.sum(-1, keepdim=True))
         if features.shape[-1]:
             wave = wave + features.mean(-1, keepdim=True)

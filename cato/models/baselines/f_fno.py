@@ -21,6 +21,7 @@ from cato.config import Count
 from cato.models.layers.grid_operator import GridConfig, GridOperator
 from cato.models.layers.spectral import cut, spectrum, synthesis
 from cato.models.layers.symbolic_sizes import smaller
+from cato.models.shapes import Grid
 from cato.problem import Problem
 
 
@@ -48,11 +49,10 @@ class AxisSpectralConv(nn.Module):
     def __init__(self, width: int, modes: int, axis: int) -> None:
         super().__init__()
         self.axis = axis
-        # Real and imaginary parts, because optimisers and files of weights know real numbers only.
+        # Real and imaginary parts, because optimisers and weight files need real numbers.
         self.weight = nn.Parameter(torch.randn(modes, width, width, 2) / sqrt(2 * width))
 
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Convolve along the axis, in the precision of the weights also inside autocast."""
+    def forward(self, x: Grid) -> Grid:
         size = x.shape[self.axis]
         num_kept = smaller(self.weight.shape[0], (size + 1) // 2)
         kept = ((num_kept, 0),)
@@ -74,7 +74,6 @@ class NormedLinear(nn.Module):
         self.length = nn.Parameter(linear.weight.detach().norm(dim=1))
 
     def forward(self, x: Float[Tensor, "B C_in N"]) -> Float[Tensor, "B C_out N"]:
-        """Apply it at every node."""
         weight = self.length[:, None] * F.normalize(self.direction, dim=1)
         return weight @ x + self.bias[:, None]
 
@@ -90,8 +89,7 @@ class FactorizedLayer(nn.Module):
         self.hidden = NormedLinear(width, hidden)
         self.out = NormedLinear(hidden, width)
 
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Convolve along every axis, add, feed forward."""
+    def forward(self, x: Grid) -> Grid:
         rows, columns = self.axes
         z = (rows(x) + columns(x)).flatten(2)
         return self.out(F.relu(self.hidden(z))).unflatten(2, x.shape[2:])
@@ -107,8 +105,7 @@ class FFNO(GridOperator):
             FactorizedLayer(config.width, config.modes, hidden) for _ in range(config.depth)
         )
 
-    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """All layers; the last one's update goes out."""
+    def body(self, x: Grid) -> Grid:
         *layers, last = self.layers
         for layer in layers:
             x = x + layer(x)

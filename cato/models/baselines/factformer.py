@@ -30,16 +30,18 @@ from typing import ClassVar
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
 from cato.errors import InputError
-from cato.models.contract import Operator, Prediction
+from cato.models.contract import Nodes
+from cato.models.layers.attention import Rotation
+from cato.models.layers.embedding import time_embedding
 from cato.models.layers.mlp import MLP
-from cato.models.layers.rotation import Rotation
-from cato.models.layers.time import TimeEmbedding
+from cato.models.layers.point_operator import PointConfig, PointOperator
+from cato.models.shapes import Mesh, Points
 from cato.problem import Problem
 
 _FASTEST = 64.0
@@ -51,13 +53,9 @@ _EPS = 1e-8
 
 
 @dataclass(frozen=True)
-class FactFormerConfig:
+class FactFormerConfig(PointConfig):
     """Settings of FactFormer."""
 
-    width: Count = 64
-    """Channels C of the hidden state."""
-    depth: Count = 4
-    """Number of blocks L."""
     heads: Count = 4
     """Attention heads M: kernels for each axis."""
     head_dim: Count = 32
@@ -112,17 +110,14 @@ class FactFormerBlock(nn.Module):
         )
         self.mlp = MLP(heads * config.head_dim, width, width)
 
-    def forward(
-        self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Rotation]
-    ) -> Float[Tensor, "B *mesh C"]:
-        """The residual update."""
+    def forward(self, h: Mesh, turns: Sequence[Rotation]) -> Mesh:
         h_normed = self.norm(h)
         v = rearrange(self.value(h_normed), "b ... (m c) -> b m ... c", m=self.heads)
         z = apply_kernels(self.kernels(h_normed, turns), v)
         z = F.layer_norm(z.flatten(2), (z[0, 0].numel(),), eps=_EPS).view_as(z)
         return h + self.mlp(rearrange(z, "b m ... c -> b ... (m c)"))
 
-    def kernels(self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Rotation]) -> list[Tensor]:
+    def kernels(self, h: Mesh, turns: Sequence[Rotation]) -> list[Tensor]:
         """The kernel matrices (B, M, n, n) of all axes; `h` is normed already."""
         mesh = range(1, h.ndim - 1)
         means = [h.mean([a for a in mesh if a != axis]) if len(mesh) > 1 else h for axis in mesh]
@@ -131,11 +126,8 @@ class FactFormerBlock(nn.Module):
         ]
 
 
-class FactFormer(Operator):
-    """Factorised transformer for grids and structured meshes of 1 to 3 axes.
-
-    Clouds cannot work: a kernel belongs to an axis, and points without rows have none.
-    """
+class FactFormer(PointOperator):
+    """Factorised transformer for grids and structured meshes of 1 to 3 axes."""
 
     geometries: ClassVar = ("grid", "mesh")
     why_not_cloud: ClassVar[str] = "its kernels belong to the axes of a mesh"
@@ -148,37 +140,23 @@ class FactFormer(Operator):
             raise InputError(
                 f"kernel_ratio × head_dim must be even, for rotary pairs; got {self.kernel_dim}"
             )
-        self.lift = nn.Linear(problem.dimension + problem.num_inputs, width)
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.lift = nn.Linear(self.num_in, width)
+        self.time = time_embedding(width, problem)
         self.blocks = nn.ModuleList(
             FactFormerBlock(config, len(problem.shape)) for _ in range(config.depth)
         )
         self.norm = nn.LayerNorm(width)
         self.head = MLP(width, width, problem.num_outputs)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`."""
-        coords, features = self.hide_padding(coords, features, mask)
-        shape = shape or self.problem.shape
-        h = self.lift(torch.cat((coords, features), dim=-1))
-        if self.time is not None:
-            h = h + self.time(time)[:, None]
-        h = h.unflatten(1, shape)
+    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
         turns = [
-            rotation(n, self.kernel_dim, wraps, coords)
-            for n, wraps in zip(shape, self.problem.periodic, strict=True)
+            rotation(n, self.kernel_dim, wraps, nodes.coords)
+            for n, wraps in zip(nodes.shape, self.problem.periodic, strict=True)
         ]
+        h = h.unflatten(1, nodes.shape)
         for block in self.blocks:
             h = block(h, turns)
-        return Prediction(self.head(self.norm(h.flatten(1, -2))))
+        return self.head(self.norm(h.flatten(1, -2)))
 
 
 def rotation(num_nodes: int, kernel_dim: int, periodic: bool, like: Tensor) -> Rotation:
@@ -189,5 +167,4 @@ def rotation(num_nodes: int, kernel_dim: int, periodic: bool, like: Tensor) -> R
         omega = 2 * torch.pi * torch.round(omega / (2 * torch.pi))
     place = torch.arange(num_nodes, dtype=like.dtype, device=like.device)
     place = place / (num_nodes if periodic else num_nodes - 1)
-    angle = place[:, None] * omega
-    return Rotation.by(angle)
+    return Rotation.by(place[:, None] * omega)

@@ -12,13 +12,13 @@ resolution; the weights R start at the size that keeps that of the signal, not a
 
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from cato.config import Count
 from cato.models.layers.grid_operator import GridConfig, GridOperator
 from cato.models.layers.spectral import FourierLayer
+from cato.models.shapes import Grid
 from cato.problem import Problem
 
 
@@ -41,8 +41,7 @@ class FNO(GridOperator):
             FourierLayer(config.width, config.width, config.modes) for _ in range(config.depth)
         )
 
-    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The Fourier layers."""
+    def body(self, x: Grid) -> Grid:
         *layers, last = self.layers
         for layer in layers:
             x = F.gelu(layer(x))

@@ -23,23 +23,21 @@ from functools import partial
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.errors import InputError
-from cato.models.contract import Operator, Prediction
-from cato.models.layers.channels import ChannelLinear
-from cato.models.layers.galerkin_attention import galerkin_attention
+from cato.models.contract import Nodes
+from cato.models.layers.attention import check_heads, galerkin_attention
+from cato.models.layers.embedding import time_embedding, unit_box
 from cato.models.layers.grid_operator import MeshFrame
-from cato.models.layers.heads import check_heads
-from cato.models.layers.mlp import MLP
+from cato.models.layers.mesh import Stencil
+from cato.models.layers.mlp import MLP, ChannelLinear
+from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
 from cato.models.layers.spectral import FourierLayer
-from cato.models.layers.stencil import Stencil
 from cato.models.layers.symbolic_sizes import ceil_divide, larger
-from cato.models.layers.time import TimeEmbedding
-from cato.models.layers.unit_box import unit_box
+from cato.models.shapes import Coords, Grid, Heads, Mask, Points
 from cato.problem import Problem
 
 _PADDING = 0.1
@@ -49,15 +47,9 @@ _EPSILON = 1e-7
 
 
 @dataclass(frozen=True)
-class GalerkinConfig:
+class GalerkinConfig(PointConfig):
     """Settings of the Galerkin transformer."""
 
-    width: Count = 64
-    """Channels C of the hidden state."""
-    depth: Count = 4
-    """Number of layers L."""
-    heads: Count = 4
-    """Attention heads M; must divide the width."""
     hidden: Count = 128
     """Hidden width of the layers' feed-forward networks."""
     downscale: Count = 2
@@ -107,8 +99,7 @@ class HeadNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(heads, 1, size))
         self.shift = nn.Parameter(torch.zeros(heads, 1, size))
 
-    def forward(self, x: Float[Tensor, "B M N E"]) -> Float[Tensor, "B M N E"]:
-        """Normalise."""
+    def forward(self, x: Heads) -> Heads:
         return F.layer_norm(x, x.shape[-1:], eps=_EPSILON) * self.scale + self.shift
 
 
@@ -132,13 +123,7 @@ class GalerkinLayer(nn.Module):
         self.out = nn.Linear(width + config.heads * dimension, width)
         self.mlp = MLP(width, config.hidden, width, F.relu)
 
-    def forward(
-        self,
-        h: Float[Tensor, "B N C"],
-        coords: Float[Tensor, "B N D"],
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Float[Tensor, "B N C"]:
-        """The two residual updates; `mask` as in `Operator.forward`."""
+    def forward(self, h: Points, coords: Coords, mask: Mask = None) -> Points:
         q, k, v = (
             rearrange(linear(h), "b n (m c) -> b m n c", m=self.heads)
             for linear in (self.query, self.key, self.value)
@@ -164,7 +149,6 @@ class Scaler(nn.Module):
     def forward(
         self, h: Float[Tensor, "B C_in H W"], shape: tuple[int, ...]
     ) -> Float[Tensor, "B C new_H new_W"]:
-        """Bring `h` onto a mesh of the given shape."""
         h = interpolate(F.silu(self.first(h)), shape, self.periodic)
         return h + F.silu(self.second(h))
 
@@ -180,83 +164,63 @@ class SpectralDecoder(nn.Module):
         self.frame = MeshFrame(problem.periodic, _PADDING)
         self.out = MLP(width, config.hidden, problem.num_outputs, F.silu)
 
-    def forward(
-        self, h: Float[Tensor, "B C H W"], coords: Float[Tensor, "B D H W"]
-    ) -> Float[Tensor, "B N C_out"]:
-        """Read out at the nodes."""
+    def forward(self, h: Grid, coords: Float[Tensor, "B D H W"]) -> Float[Tensor, "B N C_out"]:
         h = self.lift(torch.cat((h, coords), dim=1))
         nodes = self.frame(h.flatten(2), self.transform, coords.flatten(2).mT, h.shape[2:])
         return self.out(nodes.transpose(1, 2))
 
-    def transform(self, h: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+    def transform(self, h: Grid) -> Grid:
         """The Fourier layers."""
         for layer in self.layers:
             h = F.silu(layer(h))
         return h
 
 
-class Galerkin(Operator):
+class Galerkin(PointOperator):
     """Transformer with Galerkin-type attention."""
 
     def __init__(self, config: GalerkinConfig, problem: Problem) -> None:
         super().__init__(config, problem)
+        require_two_axes("Galerkin", problem)
         width, dimension = config.width, problem.dimension
-        num_in = dimension + problem.num_inputs
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.time = time_embedding(width, problem)
         self.layers = nn.ModuleList(GalerkinLayer(config, dimension) for _ in range(config.depth))
         if problem.geometry == "cloud":
-            self.lift = MLP(num_in, width, width)
+            self.lift = MLP(self.num_in, width, width)
             self.decoder = MLP(width + dimension, width, problem.num_outputs)
         else:
-            if len(problem.shape) != 2:
-                raise InputError(
-                    f"Galerkin scales meshes with two axes; got shape {problem.shape}. "
-                    f"Pass the nodes as a cloud"
-                )
-            self.downscaler = Scaler(num_in, width, problem.periodic)
+            self.downscaler = Scaler(self.num_in, width, problem.periodic)
             self.upscaler = Scaler(width, width, problem.periodic)
             self.spectral_decoder = SpectralDecoder(config, problem)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        coords, features = self.hide_padding(coords, features, mask)
-        coords = unit_box(coords, mask)
-        if self.problem.geometry != "cloud":
-            return self.on_mesh(coords, features, time, shape or self.problem.shape)
-        h = self.lift(torch.cat((coords, features), dim=-1))
-        h = self.transform(h, coords, time, mask)
-        return Prediction(self.decoder(torch.cat((h, coords), dim=-1)))
+    def positions(self, coords: Coords, mask: Mask) -> Coords:
+        return unit_box(coords, mask)
 
-    def on_mesh(
-        self, coords: Tensor, features: Tensor, time: Tensor | None, shape: tuple[int, ...]
-    ) -> Prediction:
-        """Scale down, transform, scale up, read out."""
-        coarse = tuple(ceil_divide(size, self.config.downscale) for size in shape)
-        inputs = torch.cat((coords, features), dim=-1).transpose(1, 2).unflatten(2, shape)
-        fine = inputs[:, : coords.shape[-1]]
+    def initial_state(self, nodes: Nodes) -> Points:
+        if self.problem.geometry == "cloud":
+            return self.lift(nodes.joined)
+        inputs = nodes.joined.transpose(1, 2).unflatten(2, nodes.shape)
+        return self.downscaler(inputs, self.coarse(nodes.shape)).flatten(2).transpose(1, 2)
+
+    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N_out C_out"]:
+        coords, shape = nodes.coords, nodes.shape
+        if self.problem.geometry == "cloud":
+            h = self.transform(h, coords, nodes.mask)
+            return self.decoder(torch.cat((h, coords), dim=-1))
+        coarse, fine = self.coarse(shape), coords.transpose(1, 2).unflatten(2, shape)
         places = interpolate(fine, coarse, self.problem.periodic).flatten(2).transpose(1, 2)
-        h = self.downscaler(inputs, coarse).flatten(2).transpose(1, 2)
-        h = self.transform(h, places, time, None).transpose(1, 2).unflatten(2, coarse)
-        return Prediction(self.spectral_decoder(self.upscaler(h, shape), fine))
+        h = self.transform(h, places, None).transpose(1, 2).unflatten(2, coarse)
+        return self.spectral_decoder(self.upscaler(h, shape), fine)
 
-    def transform(
-        self, h: Tensor, coords: Tensor, time: Tensor | None, mask: Tensor | None
-    ) -> Float[Tensor, "B N C"]:
-        """The layers, conditioned on time where the problem is."""
-        if self.time is not None:
-            h = h + self.time(time)[:, None]
+    def coarse(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The mesh on which nodes attend."""
+        return tuple(ceil_divide(size, self.config.downscale) for size in shape)
+
+    def transform(self, h: Points, coords: Coords, mask: Mask) -> Points:
+        """The layers."""
         for layer in self.layers:
             h = layer(h, coords, mask)
         return h
 
     def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the layers: projections and feed-forward networks."""
         return [p for p in self.layers.parameters() if p.ndim == 2]

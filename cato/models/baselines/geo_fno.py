@@ -22,10 +22,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.layers.channels import ChannelLinear
 from cato.models.layers.grid_operator import GridConfig, GridOperator
 from cato.models.layers.latent_grid import GeoConfig, unit_grid
+from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.spectral import SpectralConv
+from cato.models.shapes import Grid
 from cato.problem import Problem
 
 
@@ -50,10 +51,7 @@ class PlacedFourierLayer(nn.Module):
         self.pointwise = ChannelLinear(width, width, bias=False)
         self.place = ChannelLinear(2, width)
 
-    def forward(
-        self, x: Float[Tensor, "B C H W"], grid: Float[Tensor, "1 2 H W"]
-    ) -> Float[Tensor, "B C H W"]:
-        """Add the three terms."""
+    def forward(self, x: Grid, grid: Float[Tensor, "1 2 H W"]) -> Grid:
         return self.spectral(x) + self.pointwise(x) + self.place(grid)
 
 
@@ -66,8 +64,7 @@ class GeoFNO(GridOperator):
             PlacedFourierLayer(config.width, config.modes) for _ in range(config.depth)
         )
 
-    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The Fourier layers."""
+    def body(self, x: Grid) -> Grid:
         grid = unit_grid(tuple(x.shape[2:]), x)
         *layers, last = self.layers
         for layer in layers:

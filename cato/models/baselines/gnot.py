@@ -23,29 +23,24 @@ from dataclasses import dataclass
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Positive
-from cato.models.contract import Operator, Prediction
-from cato.models.layers.heads import check_heads
-from cato.models.layers.linear_attention import linear_attention
+from cato.models.contract import Nodes
+from cato.models.layers.attention import check_heads, linear_attention
+from cato.models.layers.embedding import time_embedding
 from cato.models.layers.mlp import MLP
-from cato.models.layers.time import TimeEmbedding
+from cato.models.layers.point_operator import PointConfig, PointOperator
+from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class GNOTConfig:
+class GNOTConfig(PointConfig):
     """Settings of GNOT."""
 
-    width: Count = 64
-    """Channels C of the hidden state."""
-    depth: Count = 4
-    """Number of blocks L."""
-    heads: Count = 4
-    """Attention heads M; must divide the width."""
     num_experts: Count = 3
     """Experts of each mixture."""
     mlp_ratio: Positive = 2.0
@@ -63,13 +58,8 @@ class LinearAttention(nn.Module):
         self.key_value = nn.Linear(width, 2 * width)
         self.out = nn.Linear(width, width)
 
-    def forward(
-        self,
-        h: Float[Tensor, "B N C"],
-        z: Float[Tensor, "B K C"],
-        mask: Bool[Tensor, "B K"] | None = None,
-    ) -> Float[Tensor, "B N C"]:
-        """Attend; points of z that `mask` marks False are seen by nobody."""
+    def forward(self, h: Float[Tensor, "B Q C"], z: Points, mask: Mask = None) -> Tensor:
+        """Attend; points of z outside the mask are ignored."""
         q = rearrange(self.query(h), "b n (m c) -> b m n c", m=self.heads).softmax(-1)
         k, v = rearrange(self.key_value(z), "b k (t m c) -> t b m k c", t=2, m=self.heads)
         k = k.softmax(-1)
@@ -86,10 +76,7 @@ class Mixture(nn.Module):
         self.hidden = nn.Linear(width, num_experts * hidden)
         self.out = nn.Linear(num_experts * hidden, width)
 
-    def forward(
-        self, h: Float[Tensor, "B N C"], gates: Float[Tensor, "B N E"]
-    ) -> Float[Tensor, "B N C"]:
-        """Blend the experts by the gates."""
+    def forward(self, h: Points, gates: Float[Tensor, "B N experts"]) -> Points:
         x = F.gelu(self.hidden(h)).unflatten(-1, (gates.shape[-1], -1))
         return self.out((x * gates[..., None]).flatten(-2))
 
@@ -103,8 +90,7 @@ class Gates(nn.Module):
             nn.Linear(dimension, hidden), nn.GELU(), MLP(hidden, hidden, num_experts)
         )
 
-    def forward(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N E"]:
-        """Weights of the experts at the points; they sum to one."""
+    def forward(self, coords: Coords) -> Float[Tensor, "B N experts"]:
         return torch.softmax(self.scores(coords), dim=-1)
 
 
@@ -125,14 +111,7 @@ class GNOTBlock(nn.Module):
         self.self_mixture = Mixture(width, hidden, num_experts)
         self.norm_self_mixture = nn.LayerNorm(width)
 
-    def forward(
-        self,
-        h: Float[Tensor, "B N C"],
-        z: Float[Tensor, "B N C"],
-        coords: Float[Tensor, "B N D"],
-        mask: Bool[Tensor, "B N"] | None,
-    ) -> Float[Tensor, "B N C"]:
-        """The four residual updates of the queries."""
+    def forward(self, h: Points, z: Points, coords: Coords, mask: Mask) -> Points:
         gates = self.gates(coords)
         h = h + self.cross_attention(self.norm_query(h), self.norm_input(z), mask)
         h = h + self.norm_cross_mixture(self.cross_mixture(h, gates))
@@ -141,36 +120,25 @@ class GNOTBlock(nn.Module):
         return h + self.norm_self_mixture(self.self_mixture(h, gates))
 
 
-class GNOT(Operator):
+class GNOT(PointOperator):
     """General Neural Operator Transformer."""
 
     def __init__(self, config: GNOTConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width = config.width
-        num_in = problem.dimension + problem.num_inputs
-        self.lift_query = MLP(num_in, width, width)
-        self.lift_input = MLP(num_in, width, width)
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.lift_query = MLP(self.num_in, width, width)
+        self.lift_input = MLP(self.num_in, width, width)
+        self.time = time_embedding(width, problem)
         self.blocks = nn.ModuleList(
             GNOTBlock(config, problem.dimension) for _ in range(config.depth)
         )
         self.head = MLP(width, width, problem.num_outputs)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        coords, features = self.hide_padding(coords, features, mask)
-        points = torch.cat((coords, features), dim=-1)
-        h, z = self.lift_query(points), self.lift_input(points)
-        if self.time is not None:
-            h = h + self.time(time)[:, None]
+    def initial_state(self, nodes: Nodes) -> Points:
+        return self.lift_query(nodes.joined)
+
+    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
+        z = self.lift_input(nodes.joined)
         for block in self.blocks:
-            h = block(h, z, coords, mask)
-        return Prediction(self.head(h))
+            h = block(h, z, nodes.coords, nodes.mask)
+        return self.head(h)

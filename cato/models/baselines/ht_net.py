@@ -27,20 +27,19 @@ from typing import ClassVar
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from cato.config import Count, Positive
-from cato.errors import InputError
-from cato.models.contract import Operator, Prediction
-from cato.models.layers.channels import ChannelMLP
+from cato.models.contract import Nodes
+from cato.models.layers.attention import TransformerBlock, check_heads
+from cato.models.layers.embedding import time_embedding
 from cato.models.layers.grid_operator import MeshFrame
-from cato.models.layers.heads import check_heads
-from cato.models.layers.mlp import MLP
+from cato.models.layers.mesh import Stencil, pad_to_multiple
+from cato.models.layers.mlp import ChannelMLP
+from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
 from cato.models.layers.spectral import FourierLayer
-from cato.models.layers.stencil import Stencil
-from cato.models.layers.time import TimeEmbedding
-from cato.models.layers.windows import pad_to_multiple
+from cato.models.shapes import Points
 from cato.problem import Problem
 
 _MARGIN = 0.1
@@ -50,17 +49,15 @@ _READ_OUT = 128
 
 
 @dataclass(frozen=True)
-class HTNetConfig:
+class HTNetConfig(PointConfig):
     """Settings of HT-Net."""
 
     width: Count = 32
     """Channels C of the finest level; every coarser one has twice as many as the one before."""
-    levels: Count = 2
-    """Levels of the hierarchy."""
     depth: Count = 2
     """Blocks on each level."""
-    heads: Count = 4
-    """Attention heads M; must divide the width."""
+    levels: Count = 2
+    """Levels of the hierarchy."""
     window: Count = 8
     """Nodes w along each side of a window."""
     mlp_ratio: Positive = 2.0
@@ -97,7 +94,7 @@ class WindowAttention(nn.Module):
     def forward(
         self, h: Float[Tensor, "B H W C"], inside: Float[Tensor, "H W 1"]
     ) -> Float[Tensor, "B H W C"]:
-        """Attend; nodes where `inside` is 0 are seen by nobody. H and W are multiples of w."""
+        """Attend; nodes where `inside` is 0 are ignored. H and W are multiples of w."""
         q, k, v = self.qkv(h).chunk(3, dim=-1)
         q, k, v = (self.partition(x) for x in (q, k, v * inside))
         rows, columns = self.offsets
@@ -116,24 +113,6 @@ class WindowAttention(nn.Module):
         return rearrange(x, "b (i j) m (p q) c -> b (i p) (j q) (m c)", i=num_rows, p=self.window)
 
 
-class HTBlock(nn.Module):
-    """Window attention and MLP, each a residual update."""
-
-    def __init__(self, width: int, config: HTNetConfig) -> None:
-        super().__init__()
-        self.norm_attention = nn.LayerNorm(width)
-        self.attention = WindowAttention(width, config.heads, config.window)
-        self.norm_mlp = nn.LayerNorm(width)
-        self.mlp = MLP(width, round(config.mlp_ratio * width), width)
-
-    def forward(
-        self, h: Float[Tensor, "B H W C"], inside: Float[Tensor, "H W 1"]
-    ) -> Float[Tensor, "B H W C"]:
-        """The two residual updates."""
-        h = h + self.attention(self.norm_attention(h), inside)
-        return h + self.mlp(self.norm_mlp(h))
-
-
 class Hierarchy(nn.Module):
     """The blocks of one level and, merged, all coarser levels.
 
@@ -145,7 +124,12 @@ class Hierarchy(nn.Module):
 
     def __init__(self, width: int, num_coarser: int, config: HTNetConfig) -> None:
         super().__init__()
-        self.blocks = nn.ModuleList(HTBlock(width, config) for _ in range(config.depth))
+        self.blocks = nn.ModuleList(
+            TransformerBlock(
+                width, WindowAttention(width, config.heads, config.window), config.mlp_ratio
+            )
+            for _ in range(config.depth)
+        )
         self.coarser = None
         if num_coarser:
             self.merge = nn.Sequential(nn.LayerNorm(4 * width), nn.Linear(4 * width, 2 * width))
@@ -167,25 +151,19 @@ class Hierarchy(nn.Module):
         return h + rearrange(update, "b i j (p q c) -> b (i p) (j q) c", p=2, q=2)
 
 
-class HTNet(Operator):
-    """Hierarchical transformer for grids and structured meshes of 2 axes.
-
-    Clouds cannot work: windows and the merging of four neighbours need the rows of a mesh.
-    """
+class HTNet(PointOperator):
+    """Hierarchical transformer for grids and structured meshes of 2 axes."""
 
     geometries: ClassVar = ("grid", "mesh")
     why_not_cloud: ClassVar[str] = "its windows and their hierarchy are cut from the rows of a mesh"
 
     def __init__(self, config: HTNetConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        if len(problem.shape) != 2:
-            raise InputError(
-                f"HT-Net works on meshes of 2 axes; {problem.name!r} has {problem.shape}"
-            )
+        require_two_axes("HT-Net", problem)
         width, modes = config.width, (config.modes, config.modes)
         self.multiple = config.window * 2 ** (config.levels - 1)
-        self.embed = Stencil(problem.dimension + problem.num_inputs, width, problem.periodic)
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.embed = Stencil(self.num_in, width, problem.periodic)
+        self.time = time_embedding(width, problem)
         self.hierarchy = Hierarchy(width, config.levels - 1, config)
         self.norm = nn.LayerNorm(width)
         self.frame = MeshFrame(problem.periodic, _MARGIN)
@@ -193,29 +171,17 @@ class HTNet(Operator):
         self.decoder = nn.Sequential(*(m for layer in layers for m in (layer, nn.GELU())))[:-1]
         self.head = ChannelMLP(width, _READ_OUT, problem.num_outputs)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`."""
-        coords, features = self.hide_padding(coords, features, mask)
-        shape = shape or self.problem.shape
-        num_rows, num_columns = shape
-        x = torch.cat((coords, features), dim=-1).mT.unflatten(2, shape)
-        h = self.embed(x).movedim(1, -1)
-        if self.time is not None:
-            h = h + self.time(time)[:, None, None]
+    def initial_state(self, nodes: Nodes) -> Points:
+        return self.embed(nodes.joined.mT.unflatten(2, nodes.shape)).flatten(2).mT
+
+    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
+        num_rows, num_columns = nodes.shape
+        h = h.unflatten(1, nodes.shape)
         padded = pad_to_multiple(h, (self.multiple, self.multiple), self.problem.periodic)
         h = self.norm(self.hierarchy(*padded)[:, :num_rows, :num_columns])
-        h = self.frame(h.flatten(1, 2).mT, self.decoder, coords, shape)
-        return Prediction(self.head(h).mT)
+        h = self.frame(h.flatten(1, 2).mT, self.decoder, nodes.coords, nodes.shape)
+        return self.head(h).mT
 
     def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the hierarchy and of the decoder's linear maps."""
         parameters = (*self.hierarchy.parameters(), *self.decoder.parameters())
         return [p for p in parameters if p.ndim == 2]

@@ -32,10 +32,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Fraction
+from cato.models.layers.attention import check_heads
 from cato.models.layers.grid_operator import GridConfig, GridOperator
-from cato.models.layers.heads import check_heads
-from cato.models.layers.stencil import Stencil
-from cato.models.layers.windows import pad_to_multiple
+from cato.models.layers.mesh import Stencil, pad_to_multiple
+from cato.models.shapes import Grid
 from cato.problem import Problem
 
 
@@ -74,7 +74,6 @@ class LatentBasis(nn.Module):
         self.sine = nn.Parameter(torch.randn(width, num_functions - 1) / width)
 
     def forward(self, tokens: Float[Tensor, "*B T C"]) -> Float[Tensor, "*B T C"]:
-        """Update the tokens, in the precision of the weights."""
         tokens = tokens.to(self.cosine.dtype)
         k = torch.arange(self.num_functions, dtype=tokens.dtype, device=tokens.device)
         angle = tokens[..., None] * (torch.pi / self.num_functions * k)
@@ -102,8 +101,7 @@ class LatentSpectral(nn.Module):
         self.basis = LatentBasis(width, config.basis)
         self.query = nn.Linear(width, width)
 
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Update all patches."""
+    def forward(self, x: Grid) -> Grid:
         h, inside = pad_to_multiple(x.movedim(1, -1), self.patch, self.periodic)
         rows, columns = h.shape[1] // self.patch[0], h.shape[2] // self.patch[1]
         sizes = {"p": self.patch[0], "q": self.patch[1]}
@@ -171,8 +169,7 @@ class Level(nn.Module):
             self.coarser = Level(width, coarser, config, periodic)
             self.join = DoubleConv(2 * width, width, num_in, periodic)
 
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Down, across and up."""
+    def forward(self, x: Grid) -> Grid:
         x = self.convolve(x)
         processed = self.spectral(x)
         if self.coarser is None:
@@ -181,9 +178,7 @@ class Level(nn.Module):
         coarse = self.coarser(F.max_pool2d(x, factors, ceil_mode=True))
         return self.join(torch.cat((processed, self.upsample(coarse, factors, x)), dim=1))
 
-    def upsample(
-        self, coarse: Tensor, factors: tuple[int, ...], like: Float[Tensor, "B C H W"]
-    ) -> Float[Tensor, "B C H W"]:
+    def upsample(self, coarse: Tensor, factors: tuple[int, ...], like: Grid) -> Grid:
         """Bilinear between the centres of the coarse cells, on the mesh of `like`."""
         rows, columns = (int(wraps) for wraps in self.periodic)
         if rows or columns:
@@ -202,8 +197,7 @@ class LSM(GridOperator):
         widths = [width * 2 ** min(level, last) for level in range(config.levels)]
         self.unet = Level(width, widths, config, self.periodic)
 
-    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The U-Net."""
+    def body(self, x: Grid) -> Grid:
         return self.unet(x)
 
     def hidden_matrices(self) -> list[nn.Parameter]:

@@ -29,29 +29,27 @@ from math import pi
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Positive
 from cato.errors import InputError
-from cato.models.contract import Operator, Prediction
-from cato.models.layers.galerkin_attention import galerkin_attention
+from cato.models.contract import Nodes
+from cato.models.layers.attention import Rotation, galerkin_attention
+from cato.models.layers.embedding import time_embedding, unit_box
 from cato.models.layers.mlp import MLP
-from cato.models.layers.rotation import Rotation
-from cato.models.layers.time import TimeEmbedding
-from cato.models.layers.unit_box import unit_box
+from cato.models.layers.point_operator import PointConfig, PointOperator
+from cato.models.shapes import Coords, Heads, Mask, Points
 from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class OFormerConfig:
+class OFormerConfig(PointConfig):
     """Settings of OFormer."""
 
     width: Count = 64
     """Channels C of the encoder and of each of its heads; even."""
-    depth: Count = 4
-    """Number of encoder layers L."""
     heads: Count = 4
     """Attention heads M, each as wide as the hidden state."""
     mlp_ratio: Positive = 2.0
@@ -62,9 +60,7 @@ class OFormerConfig:
     """Deviation of the random frequencies of the query points, in turns per unit length."""
 
 
-def rotation(
-    coords: Float[Tensor, "B N D"], num_channels: int, nodes_per_length: float
-) -> Rotation:
+def rotation(coords: Coords, num_channels: int, nodes_per_length: float) -> Rotation:
     """R for heads of `num_channels`; pairs that the coordinates cannot share stay as they are."""
     num_pairs = num_channels // 2
     share = num_pairs // coords.shape[-1]
@@ -74,9 +70,7 @@ def rotation(
     return Rotation.by(angle)
 
 
-def instance_norm(
-    x: Float[Tensor, "B M N E"], mask: Bool[Tensor, "B N"] | None
-) -> Float[Tensor, "B M N E"]:
+def instance_norm(x: Heads, mask: Mask) -> Heads:
     """Mean 0 and variance 1 over the points, for every channel."""
     if mask is None:
         variance, mean = torch.var_mean(x, dim=2, keepdim=True, correction=0)
@@ -105,14 +99,8 @@ class RotaryAttention(nn.Module):
                 nn.init.orthogonal_(block, gain=1 / width)
                 block += torch.eye(width) / width
 
-    def forward(
-        self,
-        h: Float[Tensor, "B N C"],
-        source: Float[Tensor, "B N C"],
-        turn: Rotation,
-        mask: Bool[Tensor, "B N"] | None,
-    ) -> Float[Tensor, "B N C"]:
-        """Attend; points that `mask` marks False are seen by nobody."""
+    def forward(self, h: Points, source: Points, turn: Rotation, mask: Mask) -> Points:
+        """Attend; points outside the mask are ignored."""
         q, k, v = (
             rearrange(linear(x), "b n (m c) -> b m n c", m=self.heads)
             for linear, x in ((self.query, h), (self.key, source), (self.value, source))
@@ -133,9 +121,7 @@ class EncoderLayer(nn.Module):
         self.norm_mlp = nn.LayerNorm(width)
         self.mlp = MLP(width, round(config.mlp_ratio * width), width)
 
-    def forward(
-        self, h: Float[Tensor, "B N C"], turn: Rotation, mask: Bool[Tensor, "B N"] | None
-    ) -> Float[Tensor, "B N C"]:
+    def forward(self, h: Points, turn: Rotation, mask: Mask) -> Points:
         """The two updates; what is added to is normed as well."""
         h = self.norm_attention(h)
         h = self.norm_mlp(h + self.attention(h, h, turn, mask))
@@ -151,8 +137,7 @@ class FourierFeatures(nn.Module):
         super().__init__()
         self.register_buffer("frequency", scale * torch.randn(dimension, num_features // 2))
 
-    def forward(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N C"]:
-        """Embed the points."""
+    def forward(self, coords: Coords) -> Points:
         # A sum and not a matrix product, which autocast would round to less than a turn.
         angle = 2 * pi * (coords[..., None] * self.frequency).sum(-2)
         return torch.cat((angle.sin(), angle.cos()), dim=-1)
@@ -177,13 +162,9 @@ class Decoder(nn.Module):
         self.out = MLP(width, width, problem.num_outputs)
 
     def forward(
-        self,
-        encoding: Float[Tensor, "B N C"],
-        coords: Float[Tensor, "B N D"],
-        turn: Rotation,
-        mask: Bool[Tensor, "B N"] | None,
+        self, encoding: Points, coords: Coords, turn: Rotation, mask: Mask
     ) -> Float[Tensor, "B N C_out"]:
-        """Attend to the encoding, step in time where the problem does, read out."""
+        """Attend to the encoding, step in time for rollouts, read out."""
         h = self.embed(self.fourier(coords))
         h = h + self.attention(h, encoding, turn, mask)
         h = h + self.mlp(h)
@@ -192,40 +173,29 @@ class Decoder(nn.Module):
         return self.out(self.norm(h))
 
 
-class OFormer(Operator):
+class OFormer(PointOperator):
     """Operator transformer with rotary Galerkin attention."""
 
     def __init__(self, config: OFormerConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width = config.width
         self.nodes_per_length = problem.num_nodes ** (1 / problem.dimension)
-        self.lift = nn.Linear(problem.dimension + problem.num_inputs, width)
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.lift = nn.Linear(self.num_in, width)
+        self.time = time_embedding(width, problem)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.depth))
         self.to_latent = nn.Linear(width, config.latent)
         self.decoder = Decoder(config, problem)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        coords, features = self.hide_padding(coords, features, mask)
-        coords = unit_box(coords, mask)
-        h = self.lift(torch.cat((coords, features), dim=-1))
-        if self.time is not None:
-            h = h + self.time(time)[:, None]
+    def positions(self, coords: Coords, mask: Mask) -> Coords:
+        return unit_box(coords, mask)
+
+    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
+        coords, mask = nodes.coords, nodes.mask
         turn = rotation(coords, self.config.width, self.nodes_per_length)
         for layer in self.layers:
             h = layer(h, turn, mask)
         turn = rotation(coords, self.config.latent, self.nodes_per_length)
-        return Prediction(self.decoder(self.to_latent(h), coords, turn, mask))
+        return self.decoder(self.to_latent(h), coords, turn, mask)
 
     def hidden_matrices(self) -> list[nn.Parameter]:
-        """The matrices of the encoder layers: projections and feed-forward networks."""
         return [p for p in self.layers.parameters() if p.ndim == 2]

@@ -23,16 +23,17 @@ from dataclasses import dataclass
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Positive
-from cato.models.contract import Operator, Prediction
-from cato.models.layers.heads import check_heads
-from cato.models.layers.initialisation import start_small
-from cato.models.layers.mlp import MLP
-from cato.models.layers.time import TimeEmbedding
+from cato.models.contract import Nodes
+from cato.models.layers.attention import check_heads
+from cato.models.layers.embedding import time_embedding
+from cato.models.layers.mlp import MLP, start_small
+from cato.models.layers.point_operator import PointConfig, PointOperator
+from cato.models.shapes import Mask, Points
 from cato.problem import Problem
 
 _MOMENTUM = 0.9
@@ -40,15 +41,9 @@ _MOMENTUM = 0.9
 
 
 @dataclass(frozen=True)
-class ONOConfig:
-    """Settings of ONO."""
+class ONOConfig(PointConfig):
+    """Settings of ONO; either stream has `width` channels."""
 
-    width: Count = 64
-    """Channels C of either stream."""
-    depth: Count = 4
-    """Number of blocks L."""
-    heads: Count = 4
-    """Attention heads M of the first stream; must divide the width."""
     num_features: Count = 16
     """Number of orthonormal features ψ in each block."""
     mlp_ratio: Positive = 1.0
@@ -65,10 +60,8 @@ class EfficientAttention(nn.Module):
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width)
 
-    def forward(
-        self, x: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None = None
-    ) -> Float[Tensor, "B N C"]:
-        """Attend; points that `mask` marks False are seen by nobody."""
+    def forward(self, x: Points, mask: Mask = None) -> Points:
+        """Attend; points outside the mask are ignored."""
         q, k, v = rearrange(self.qkv(x), "b n (t m c) -> t b m n c", t=3, m=self.heads)
         if mask is not None:
             k = k.masked_fill(~mask[:, None, :, None], torch.finfo(k.dtype).min)
@@ -147,12 +140,8 @@ class ONOBlock(nn.Module):
         self.mix = mix
 
     def forward(
-        self,
-        x: Float[Tensor, "B N C"],
-        f: Float[Tensor, "B N C"],
-        weights: Float[Tensor, "#B N 1"],
-        mask: Bool[Tensor, "B N"] | None,
-    ) -> tuple[Float[Tensor, "B N C"], Float[Tensor, "B N C_f"]]:
+        self, x: Points, f: Points, weights: Float[Tensor, "#B N 1"], mask: Mask
+    ) -> tuple[Points, Float[Tensor, "B N C_f"]]:
         """Both streams after this layer."""
         x = x + self.attention(self.norm_attention(x), mask)
         x = x + self.mlp(self.norm_mlp(x))
@@ -161,7 +150,7 @@ class ONOBlock(nn.Module):
         return x, self.mix(self.norm_mix(f))
 
 
-class ONO(Operator):
+class ONO(PointOperator):
     """Orthogonal Neural Operator."""
 
     blocks: nn.ModuleList
@@ -169,8 +158,8 @@ class ONO(Operator):
     def __init__(self, config: ONOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width = config.width
-        self.lift = MLP(problem.dimension + problem.num_inputs, 2 * width, 2 * width)
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.lift = MLP(self.num_in, 2 * width, 2 * width)
+        self.time = time_embedding(width, problem)
         hidden = round(config.mlp_ratio * width)
         self.blocks = nn.ModuleList(
             ONOBlock(config, MLP(width, hidden, width)) for _ in range(config.depth - 1)
@@ -178,30 +167,21 @@ class ONO(Operator):
         self.blocks.append(ONOBlock(config, nn.Linear(width, problem.num_outputs)))
         self.apply(start_small)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        weights = coords.new_ones(1, coords.shape[1], 1)
-        coords, features = self.hide_padding(coords, features, mask)
-        if mask is not None:
-            weights = weights * mask[..., None]
+    def add_time(self, h: Points, time: Float[Tensor, "B 1 E"]) -> Points:
+        x, f = h.chunk(2, dim=-1)
+        return torch.cat((x + time, f), dim=-1)
+
+    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
+        weights = h.new_ones(1, h.shape[1], 1, dtype=nodes.coords.dtype)
+        if nodes.mask is not None:
+            weights = weights * nodes.mask[..., None]
         weights = weights / weights.sum(1, keepdim=True)
-        x, f = self.lift(torch.cat((coords, features), dim=-1)).chunk(2, dim=-1)
-        if self.time is not None:
-            x = x + self.time(time)[:, None]
+        x, f = h.chunk(2, dim=-1)
         for block in self.blocks:
-            x, f = block(x, f, weights, mask)
-        return Prediction(f)
+            x, f = block(x, f, weights, nodes.mask)
+        return f
 
     def freeze(self) -> None:
-        """See `Operator.freeze`."""
         for module in self.modules():
             if isinstance(module, Whitening):
                 module.freeze()

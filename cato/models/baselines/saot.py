@@ -27,40 +27,37 @@ from typing import Annotated, ClassVar
 import torch
 from annotated_types import Ge
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Positive
 from cato.errors import InputError
-from cato.models.contract import Operator, Prediction
-from cato.models.layers.initialisation import start_small
-from cato.models.layers.linear_attention import linear_attention
-from cato.models.layers.mlp import MLP
-from cato.models.layers.reference_grid import ReferenceGrid
-from cato.models.layers.stencil import Stencil
-from cato.models.layers.time import TimeEmbedding
+from cato.models.contract import Nodes
+from cato.models.layers.attention import TransformerBlock, linear_attention
+from cato.models.layers.embedding import ReferenceGrid, time_embedding
+from cato.models.layers.mesh import Stencil
+from cato.models.layers.mlp import MLP, start_small
+from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
+from cato.models.shapes import Coords, Features, Mask, Mesh, Points
 from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class SAOTConfig:
+class SAOTConfig(PointConfig):
     """Settings of SAOT."""
 
-    width: Count = 64
-    """Channels C of the hidden state; a multiple of the heads, and of 4 on two mesh axes."""
-    depth: Count = 4
-    """Number of blocks L."""
     heads: Count = 8
-    """Blocks of channels in the Fourier branch, and attention heads in the wavelet branch."""
+    """Blocks of channels in the Fourier branch, and attention heads in the wavelet branch. Must
+    divide the width, which on two mesh axes is also a multiple of 4."""
     mlp_ratio: Positive = 1.0
     """Hidden width of the block's MLP, in units of the width."""
     reference_grid: Annotated[int, Ge(0)] = 0
-    """Nodes along each side of a grid on the unit square, the distances to which are fed to the
-    model in place of the coordinates; 0 feeds the coordinates."""
+    """Nodes along each side of a grid on the unit square; its distances replace the coordinates.
+    0 keeps the coordinates."""
 
 
-def haar(x: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *half C2"]:
+def haar(x: Mesh) -> Float[Tensor, "B *half C2"]:
     """Orthonormal Haar transform: sums, then differences, of pairs of nodes along every axis.
 
     The channels of n axes multiply by 2ⁿ. The last node of an odd axis is repeated.
@@ -77,9 +74,7 @@ def haar(x: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *half C2"]:
     return x
 
 
-def inverse_haar(
-    x: Float[Tensor, "B *half C2"], shape: tuple[int, ...]
-) -> Float[Tensor, "B *mesh C"]:
+def inverse_haar(x: Float[Tensor, "B *half C2"], shape: tuple[int, ...]) -> Mesh:
     """Inverse of `haar` on a mesh of `shape`."""
     for axis in reversed(range(1, x.ndim - 1)):
         total, difference = x.chunk(2, dim=-1)
@@ -112,8 +107,7 @@ class FourierBranch(nn.Module):
         self.hidden = ComplexLinear(num_blocks, width // num_blocks)
         self.out = ComplexLinear(num_blocks, width // num_blocks)
 
-    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
-        """Transform, mix the channels of every frequency, transform back."""
+    def forward(self, h: Mesh) -> Mesh:
         axes = tuple(range(1, h.ndim - 1))
         with torch.autocast(h.device.type, enabled=False):
             h = h.to(torch.promote_types(h.dtype, torch.float32))
@@ -146,7 +140,6 @@ class Filter(nn.Module):
         self.norm = ChannelNorm(width)
 
     def forward(self, s: Float[Tensor, "B H W C"]) -> Float[Tensor, "B H W C"]:
-        """Apply both."""
         return self.norm(self.stencil(s.movedim(-1, 1)).movedim(1, -1))
 
 
@@ -173,8 +166,7 @@ class WaveletBranch(nn.Module):
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width + reduced, width)
 
-    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
-        """Attend on the half resolution and return to the full one."""
+    def forward(self, h: Mesh) -> Mesh:
         s = self.filter(haar(self.norm_reduce(self.reduce(h))))
         qkv = self.qkv(self.norm(s)).flatten(1, -2)
         q, k, v = rearrange(qkv, "b n (t m c) -> t b m n c", t=3, m=self.heads)
@@ -184,69 +176,43 @@ class WaveletBranch(nn.Module):
 
 
 class SpectralAttention(nn.Module):
-    """A = g F + (1 − g) W."""
+    """A = g F + (1 − g) W. Arguments as for `WaveletBranch`."""
 
-    def __init__(self, fourier: FourierBranch, wavelet: WaveletBranch, width: int) -> None:
+    def __init__(
+        self, width: int, heads: int, num_axes: int, periodic: tuple[bool, ...] | None
+    ) -> None:
         super().__init__()
-        self.fourier = fourier
-        self.wavelet = wavelet
+        self.fourier = FourierBranch(width, heads)
+        self.wavelet = WaveletBranch(width, heads, num_axes, periodic)
         self.gate = nn.Linear(2 * width, width)
 
-    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
-        """Apply both branches and blend them."""
+    def forward(self, h: Mesh) -> Mesh:
         f, w = self.fourier(h), self.wavelet(h)
         gate = torch.sigmoid(self.gate(torch.cat((f, w), dim=-1)))
         return gate * f + (1 - gate) * w
 
 
-class SAOTBlock(nn.Module):
-    """One layer of SAOT."""
-
-    def __init__(self, attention: SpectralAttention, mlp: MLP, width: int) -> None:
-        super().__init__()
-        self.norm_attention = nn.LayerNorm(width)
-        self.attention = attention
-        self.norm_mlp = nn.LayerNorm(width)
-        self.mlp = mlp
-
-    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
-        """The two residual updates."""
-        h = h + self.attention(self.norm_attention(h))
-        return h + self.mlp(self.norm_mlp(h))
-
-
-class SAOT(Operator):
+class SAOT(PointOperator):
     """Spectral Attention Operator Transformer."""
 
     permutation_equivariant: ClassVar = False
 
     def __init__(self, config: SAOTConfig, problem: Problem) -> None:
         super().__init__(config, problem)
+        require_two_axes("SAOT", problem)
         width, heads, num_axes = config.width, config.heads, len(problem.shape)
-        if problem.geometry != "cloud" and num_axes != 2:
-            raise InputError(
-                f"SAOT works on clouds and on meshes of two axes; {problem.name!r} has {num_axes}"
-            )
         if width % heads or width % 2**num_axes:
             raise InputError(
                 f"width must be a multiple of heads and of {2**num_axes}, the wavelets of "
                 f"{num_axes} mesh axes; got {width} with {heads} heads"
             )
-        size, dimension = config.reference_grid, problem.dimension
-        self.place = ReferenceGrid(size, dimension) if size else nn.Identity()
-        num_places = size**dimension if size else dimension
-        self.lift = MLP(num_places + problem.num_inputs, 2 * width, width)
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.place = ReferenceGrid(config.reference_grid, problem.dimension)
+        self.lift = MLP(self.place.num_features + problem.num_inputs, 2 * width, width)
+        self.time = time_embedding(width, problem)
         periodic = None if problem.geometry == "cloud" else problem.periodic
         self.blocks = nn.ModuleList(
-            SAOTBlock(
-                SpectralAttention(
-                    FourierBranch(width, heads),
-                    WaveletBranch(width, heads, num_axes, periodic),
-                    width,
-                ),
-                MLP(width, round(config.mlp_ratio * width), width),
-                width,
+            TransformerBlock(
+                width, SpectralAttention(width, heads, num_axes, periodic), config.mlp_ratio
             )
             for _ in range(config.depth)
         )
@@ -254,26 +220,20 @@ class SAOT(Operator):
         self.head = nn.Linear(width, problem.num_outputs)
         self.apply(start_small)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`."""
-        if mask is not None:
-            raise InputError(
-                "SAOT transforms all points as one sequence, so that padding would change the "
-                "others; pass clouds of equal size without a mask, or take another model"
-            )
-        h = self.lift(torch.cat((self.place(coords), features), dim=-1))
-        if self.time is not None:
-            h = h + self.time(time)[:, None]
+    def hide_padding(
+        self, coords: Coords, features: Features, mask: Mask
+    ) -> tuple[Coords, Features]:
+        raise InputError(
+            "SAOT transforms all points as one sequence, so padding would change the others; "
+            "pass clouds of equal size without a mask, or choose another model"
+        )
+
+    def positions(self, coords: Coords, mask: Mask) -> Float[Tensor, "B N F"]:
+        return self.place(coords)
+
+    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
         if self.problem.geometry != "cloud":
-            h = h.unflatten(1, shape or self.problem.shape)
+            h = h.unflatten(1, nodes.shape)
         for block in self.blocks:
             h = block(h)
-        return Prediction(self.head(self.norm(h)).flatten(1, -2))
+        return self.head(self.norm(h)).flatten(1, -2)

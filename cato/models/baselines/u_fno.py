@@ -22,8 +22,9 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.mesh import Stencil
 from cato.models.layers.spectral import FourierLayer
-from cato.models.layers.stencil import Stencil
+from cato.models.shapes import Grid
 from cato.problem import Problem
 
 _SLOPE = 0.1
@@ -50,8 +51,7 @@ class Convolution(nn.Module):
         self.convolve = Stencil(width, width, periodic, bias=False, stride=stride)
         self.norm = nn.BatchNorm2d(width)
 
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H2 W2"]:
-        """Apply all three."""
+    def forward(self, x: Grid) -> Float[Tensor, "B C H2 W2"]:
         return F.leaky_relu(self.norm(self.convolve(x)), _SLOPE)
 
 
@@ -66,9 +66,7 @@ class Expansion(nn.Module):
         padding = (1 + 2 * rows, 1 + 2 * columns)
         self.convolve = nn.ConvTranspose2d(num_in, num_out, 4, 2, padding)
 
-    def forward(
-        self, x: Float[Tensor, "B C_in h w"], skip: Float[Tensor, "B C H W"]
-    ) -> Float[Tensor, "B C_out H W"]:
+    def forward(self, x: Float[Tensor, "B C_in h w"], skip: Grid) -> Float[Tensor, "B C_out H W"]:
         """Twice as many nodes, less one where the skip has an odd number."""
         x = F.pad(x, self.wrap, mode="circular") if any(self.wrap) else x
         x = self.convolve(x)[..., : skip.shape[2], : skip.shape[3]]
@@ -92,8 +90,7 @@ class UNet(nn.Module):
         )
         self.out = Stencil(2 * width, width, periodic)
 
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Down, up, out."""
+    def forward(self, x: Grid) -> Grid:
         skips = []
         for down in self.down:
             skips.append(x)
@@ -110,8 +107,7 @@ class UFourierLayer(FourierLayer):
         super().__init__(width, width, modes)
         self.unet = UNet(width, periodic)
 
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Add all three branches."""
+    def forward(self, x: Grid) -> Grid:
         return super().forward(x) + self.unet(x)
 
 
@@ -126,8 +122,7 @@ class UFNO(GridOperator):
             + [UFourierLayer(width, modes, self.periodic) for _ in range(config.u_depth)]
         )
 
-    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Fourier, then U-Fourier layers."""
+    def body(self, x: Grid) -> Grid:
         for layer in self.layers:
             x = F.relu(layer(x))
         return x

@@ -21,10 +21,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.layers.channels import ChannelLinear
 from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.spectral import SpectralConv, resample
 from cato.models.layers.symbolic_sizes import larger, share_of
+from cato.models.shapes import Grid
 from cato.problem import Problem
 
 _RESOLUTIONS = (1.0, 0.75, 0.5, 0.25)
@@ -77,8 +78,7 @@ class UNO(GridOperator):
         )
         self.out = ChannelLinear(2 * config.width, config.width)
 
-    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """Down, across and up."""
+    def body(self, x: Grid) -> Grid:
         shapes = level_shapes(tuple(x.shape[2:]))
         skips = []
         for down, shape in zip(self.down, shapes[1:], strict=True):

@@ -28,11 +28,12 @@ from torch.nn import functional as F
 
 from cato.config import Count, Fraction
 from cato.errors import InputError
-from cato.models.layers.channels import ChannelLinear
 from cato.models.layers.grid_operator import GridConfig, GridOperator
 from cato.models.layers.latent_grid import GeoConfig
+from cato.models.layers.mesh import Stencil
+from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.spectral import SpectralConv, resample
-from cato.models.layers.stencil import Stencil
+from cato.models.shapes import Grid
 from cato.problem import Problem
 
 
@@ -88,9 +89,7 @@ class Multiwavelet(nn.Module):
         matrix = np.concatenate([np.kron(a, b) for a, b in ((s, s), (s, d), (d, s), (d, d))])
         self.register_buffer("matrix", torch.tensor(matrix, dtype=torch.float32), persistent=False)
 
-    def split(
-        self, x: Float[Tensor, "B C H W"]
-    ) -> tuple[Float[Tensor, "B C H2 W2"], Float[Tensor, "B C3 H2 W2"]]:
+    def split(self, x: Grid) -> tuple[Float[Tensor, "B C H2 W2"], Float[Tensor, "B C3 H2 W2"]]:
         """Coefficients s of the coarser cells and their details d, the three kinds in turn."""
         batch, width, rows, columns = x.shape
         x = x.reshape(batch, -1, self.k, self.k, rows // 2, 2, columns // 2, 2)
@@ -100,9 +99,7 @@ class Multiwavelet(nn.Module):
         x = x.reshape(batch, 4 * width, rows // 2, columns // 2)
         return x[:, :width], x[:, width:]
 
-    def join(
-        self, s: Float[Tensor, "B C H2 W2"], d: Float[Tensor, "B C3 H2 W2"]
-    ) -> Float[Tensor, "B C H W"]:
+    def join(self, s: Float[Tensor, "B C H2 W2"], d: Float[Tensor, "B C3 H2 W2"]) -> Grid:
         """Inverse of `split`."""
         batch, width, rows, columns = s.shape
         x = torch.cat((s, d), dim=1).reshape(batch, 4, -1, self.k**2, rows * columns)
@@ -121,7 +118,6 @@ class SpectralKernel(nn.Module):
         self.out = ChannelLinear(3 * width, 3 * width)
 
     def forward(self, d: Float[Tensor, "B C3 H W"]) -> Float[Tensor, "B C3 H W"]:
-        """Apply it on any level."""
         parts = zip(self.kinds, d.chunk(3, dim=1), strict=True)
         return self.out(F.relu(torch.cat([conv(part) for conv, part in parts], dim=1)))
 
@@ -135,7 +131,6 @@ class LocalKernel(nn.Module):
         self.out = ChannelLinear(width, num_out)
 
     def forward(self, x: Float[Tensor, "B C_in H W"]) -> Float[Tensor, "B C_out H W"]:
-        """Apply it on any level."""
         return self.out(F.relu(self.stencil(x)))
 
 
@@ -151,8 +146,7 @@ class MultiwaveletLayer(nn.Module):
         self.c = LocalKernel(3 * width, width, width, periodic)
         self.t = ChannelLinear(width, width)
 
-    def forward(self, s: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """This level with all coarser ones."""
+    def forward(self, s: Grid) -> Grid:
         if min(s.shape[2:]) == 1:
             return self.t(s)
         s, d = self.wavelet.split(s)
@@ -173,8 +167,7 @@ class WMT(GridOperator):
             MultiwaveletLayer(config, self.periodic) for _ in range(config.depth)
         )
 
-    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The layers, on a mesh whose sides are powers of two."""
+    def body(self, x: Grid) -> Grid:
         shape = tuple(x.shape[2:])
         sides = tuple(1 << (n - 1).bit_length() for n in shape)
         wrapped = tuple(

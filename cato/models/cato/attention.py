@@ -16,7 +16,8 @@ from torch.nn import functional as F
 
 from cato.errors import InputError
 from cato.kernels.attention import compiled_on_cpu
-from cato.models.cato.rotary import rotate
+from cato.models.cato.rotary import Turn, rotate
+from cato.models.shapes import Mesh
 
 
 class AxialAttention(nn.Module):
@@ -25,7 +26,7 @@ class AxialAttention(nn.Module):
     Args:
         width: Channels C.
         heads: Heads M; C / M must be even, for the rotary pairs.
-        axes: The mesh axes to attend along; the paper's operator has all.
+        axes: The mesh axes to attend along; all in the paper's operator.
         share_qkv: One W_Q, W_K, W_V for all axes, as the paper writes it, or one set per axis.
     """
 
@@ -41,17 +42,15 @@ class AxialAttention(nn.Module):
         # W_O of all axes side by side: the sum over axes is one matrix product.
         self.out = nn.Linear(len(axes) * width, width, bias=False)
 
-    def forward(
-        self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Float[Tensor, "B *mesh pairs 2"]]
-    ) -> Float[Tensor, "B *mesh C"]:
-        """Attend along each axis; `turns[k]` is the rotation by chart coordinate ζ_k."""
+    def forward(self, h: Mesh, turns: Sequence[Turn]) -> Mesh:
+        """Attend along each axis; `turns[k]` is the rotation R(ζ_k)."""
         turns = [turns[axis] for axis in self.axes]
         return self.out(attend(self.qkv(h), turns, self.heads, self.axes))
 
 
 def axial_attention(
     qkv: Float[Tensor, "B *mesh projections"],
-    turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],
+    turns: Sequence[Turn],
     heads: int,
     axes: Sequence[int] | None = None,
 ) -> Float[Tensor, "B *mesh axes_C"]:
@@ -74,13 +73,7 @@ attend = compiled_on_cpu(axial_attention)
 """The same function, on CPUs in compiled loops, which are several times faster."""
 
 
-def attend_along(
-    q: Float[Tensor, "B *mesh C"],
-    k: Float[Tensor, "B *mesh C"],
-    v: Float[Tensor, "B *mesh C"],
-    axis: int,
-    heads: int,
-) -> Float[Tensor, "B *mesh C"]:
+def attend_along(q: Mesh, k: Mesh, v: Mesh, axis: int, heads: int) -> Mesh:
     """Softmax attention of every node to the nodes of its line along tensor axis `axis`."""
 
     def as_lines(x: Tensor) -> Tensor:

@@ -7,12 +7,13 @@ H^(ℓ+1) = H̃ + MLP(LN(H̃))
 from collections.abc import Sequence
 from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from cato.models.cato.attention import AxialAttention
+from cato.models.cato.rotary import Turn
 from cato.models.layers.mlp import MLP
+from cato.models.shapes import Mesh
 
 _CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 
@@ -37,8 +38,7 @@ class LocalOperator(nn.Module):
         # F.pad counts axes from the last to the first, two numbers each.
         self.wrap = [n for wraps in reversed(periodic) for n in 2 * [reach if wraps else 0]]
 
-    def forward(self, h: Float[Tensor, "B *mesh C"]) -> Float[Tensor, "B *mesh C"]:
-        """Apply the stencil."""
+    def forward(self, h: Mesh) -> Mesh:
         h = h.movedim(-1, 1)  # a channels-last view: the convolution takes it without a copy
         if any(self.wrap):
             h = F.pad(h, self.wrap, mode="circular")
@@ -49,9 +49,9 @@ class CatoBlock(nn.Module):
     """One layer of CATO.
 
     Args:
-        norms: Of the attention and the MLP: layer norms, or identities in the paper's theory.
+        norms: LN before the attention and before the MLP; identities in the paper's theory.
         attention: A.
-        local: L, or None for a block without.
+        local: L, or None to leave it out.
         mlp: MLP.
     """
 
@@ -68,12 +68,8 @@ class CatoBlock(nn.Module):
         self.local = local
         self.mlp = mlp
 
-    def forward(
-        self, h: Float[Tensor, "B *mesh C"], turns: Sequence[Tensor]
-    ) -> Float[Tensor, "B *mesh C"]:
+    def forward(self, h: Mesh, turns: Sequence[Turn]) -> Mesh:
         """The two residual updates; `turns` are the rotations by the chart coordinates ζ."""
         normed = self.norm_attention(h)
-        h = h + self.attention(normed, turns)
-        if self.local is not None:
-            h = h + self.local(normed)
+        h = h + self.attention(normed, turns) + (self.local(normed) if self.local else 0)
         return h + self.mlp(self.norm_mlp(h))

@@ -10,11 +10,11 @@ coordinate k varies along axis k, the raw and normalised charts are meaningful t
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
-from cato.models.layers.unit_box import unit_box
+from cato.models.layers.embedding import unit_box
+from cato.models.shapes import Coords, Mask
 
 ChartKind = Literal["learned", "normalised", "raw", "none"]
 
@@ -25,8 +25,8 @@ class Chart(nn.Module):
     Args:
         dimension: Number of physical coordinates D, and of chart coordinates.
         kind: `learned`, the paper's; `normalised`, each sample's bounding box scaled to [−1, 1]^D;
-            `raw`, the coordinates as they are; `none`, every node at 0, so that attention knows no
-            place. All but the first are for ablation.
+            `raw`, the coordinates as they are; `none`, every node at 0, so that attention ignores
+            positions. All but the first are for ablation.
         hidden: Width of the learned chart's hidden layer.
     """
 
@@ -37,10 +37,8 @@ class Chart(nn.Module):
             self.hidden = nn.Linear(dimension, hidden)
             self.out = nn.Linear(hidden, dimension)
 
-    def forward(
-        self, x: Float[Tensor, "B N D"], mask: Bool[Tensor, "B N"] | None = None
-    ) -> Float[Tensor, "B N D"]:
-        """Chart coordinates ζ of the nodes; masked points do not count in the bounding box."""
+    def forward(self, x: Coords, mask: Mask = None) -> Coords:
+        """Chart coordinates ζ of the nodes; points outside the mask leave the box unchanged."""
         if self.kind == "learned":
             return torch.tanh(self.out(F.silu(self.hidden(x))))
         if self.kind == "raw":

@@ -11,7 +11,7 @@ What the paper leaves open:
 - Φ_geo has two layers. All blocks share the first, since the graph and the chart are the same for
   all of them: the N·K edges are embedded once per call, and each block reads the result linearly.
 - The edge features are multiplied by the fixed number N^(1/D) of nodes per unit length, because
-  differences between neighbours are of the size of its inverse and would hardly be seen.
+  differences between neighbours are of the size of its inverse and too small to matter.
 
 Permuting the points permutes the outputs, except where the K-th neighbour is one of several at the
 same distance. The operator is neither translation nor rotation invariant: the lift and the chart
@@ -24,17 +24,18 @@ from math import sqrt
 from typing import ClassVar, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Positive
 from cato.kernels.neighbours import gather_neighbours, nearest_neighbours, wrap
 from cato.models.cato.chart import Chart, ChartKind
-from cato.models.contract import Operator, Prediction
+from cato.models.contract import Nodes, Operator, Prediction
+from cato.models.layers.embedding import time_embedding
 from cato.models.layers.mlp import MLP
 from cato.models.layers.slice_attention import PointSliceAttention
-from cato.models.layers.time import TimeEmbedding
+from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 
 _EDGE_WIDTH = 32
@@ -58,7 +59,7 @@ class CatoPCConfig:
     slices: Count = 64
     """Slices per head of the physics attention."""
     chart: ChartKind = "learned"
-    """Coordinates that condition the lift and the messages: learned, or for ablation plain ones."""
+    """Coordinates that condition the lift and the messages: learned, or others for ablation."""
     chart_hidden: Count = 64
     """Hidden width of the learned chart."""
     layer_scale: Positive = 1.0
@@ -94,8 +95,8 @@ class LocalOperator(nn.Module):
         self.score = nn.Parameter(torch.randn(width))
         self.out = nn.Linear(2 * width, width)
 
-    def forward(self, h: Float[Tensor, "B N C"], graph: Graph) -> Float[Tensor, "B N C"]:
-        """Exchange messages; `h` is normalised already."""
+    def forward(self, h: Points, graph: Graph) -> Points:
+        """L_pc of the normed state."""
         delta = self.delta(h)
         centre = self.centre(h) - delta
         edges = gather_neighbours(delta, graph.neighbours) + self.geometry(graph.edges)
@@ -124,10 +125,7 @@ class CatoPCBlock(nn.Module):
         self.norm_mlp, self.scale_mlp = nn.LayerNorm(width), scale()
         self.mlp = MLP(width, round(config.mlp_ratio * width), width)
 
-    def forward(
-        self, h: Float[Tensor, "B N C"], graph: Graph, mask: Bool[Tensor, "B N"] | None
-    ) -> Float[Tensor, "B N C"]:
-        """The three residual updates."""
+    def forward(self, h: Points, graph: Graph, mask: Mask) -> Points:
         h = h + self.scale_attention * self.attention(self.norm_attention(h), mask)
         h = h + self.scale_local * self.local(self.norm_local(h), graph)
         return h + self.scale_mlp * self.mlp(self.norm_mlp(h))
@@ -150,24 +148,15 @@ class CatoPC(Operator):
         self.chart_kind = None if config.chart == "none" else config.chart
         self.lift = MLP(2 * dimension + problem.num_inputs, width, width)
         self.lift_chart = MLP(dimension, width, width)
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.time = time_embedding(width, problem)
         self.edge = nn.Linear(2 * dimension + 1, _EDGE_WIDTH)
         self.blocks = nn.ModuleList(CatoPCBlock(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(width)
         self.solution_head = nn.Linear(width, problem.num_outputs)
         self.flux_head = nn.Linear(width, problem.num_outputs * dimension)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        coords, features = self.hide_padding(coords, features, mask)
+    def operate(self, nodes: Nodes) -> Prediction:
+        coords, features, time, _, mask = nodes
         zeta = self.chart(coords, mask)
         h = self.lift(torch.cat((coords, features, zeta), dim=-1)) + self.lift_chart(zeta)
         if self.time is not None:
@@ -179,12 +168,7 @@ class CatoPC(Operator):
         flux = self.flux_head(h).unflatten(-1, (self.problem.num_outputs, self.problem.dimension))
         return Prediction(self.solution_head(h), flux)
 
-    def graph(
-        self,
-        coords: Float[Tensor, "B N D"],
-        zeta: Float[Tensor, "B N D"],
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Graph:
+    def graph(self, coords: Coords, zeta: Coords, mask: Mask = None) -> Graph:
         """Neighbours in physical space and the embedding of g_ij = [x_j − x_i, ‖·‖, ζ_j − ζ_i]."""
         period = self.problem.period
         index, absent = nearest_neighbours(coords, self.num_neighbours, period, mask)

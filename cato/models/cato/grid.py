@@ -3,9 +3,9 @@
 Lift, learned chart, L blocks of charted axial attention with a local operator, final norm, a
 solution head û and a flux head q̂ that estimates ∇u.
 
-What the paper leaves open is a setting here: MLP ratio, stencil size, chart width, sharing of the
+What the paper leaves open is a setting: MLP ratio, stencil size, chart width, sharing of the
 projections between axes, rotary base and scale. The lift and the blocks use GELU. Layer norms, the
-local operator and each axis of attention can be left out: the paper's theory and the ablations do.
+local operator and each axis of attention can be left out, for the paper's theory and the ablations.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,6 @@ from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge
-from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from cato.config import Axes, Count, Positive
@@ -22,10 +21,11 @@ from cato.errors import InputError
 from cato.models.cato.attention import AxialAttention
 from cato.models.cato.block import CatoBlock, LocalOperator
 from cato.models.cato.chart import Chart, ChartKind
-from cato.models.cato.rotary import frequencies, rotation
-from cato.models.contract import Operator, Prediction
+from cato.models.cato.rotary import Turn, frequencies, rotation
+from cato.models.contract import Nodes, Operator, Prediction
+from cato.models.layers.embedding import time_embedding
 from cato.models.layers.mlp import MLP
-from cato.models.layers.time import TimeEmbedding
+from cato.models.shapes import Coords
 from cato.problem import Problem
 
 
@@ -46,9 +46,9 @@ class CatoConfig:
     norm: bool = True
     """Layer norms; identities otherwise, as in the paper's theory."""
     axes: Axes = ()
-    """Mesh axes to attend along: 0 are columns, 1 rows. All unless given."""
+    """Mesh axes to attend along: 0 columns, 1 rows. Default: all."""
     chart: ChartKind = "learned"
-    """Coordinates that place the attention: the learned chart, or for ablation plain ones."""
+    """Coordinates in which attention measures distance: learned, or others for ablation."""
     chart_hidden: Count = 64
     """Hidden width of the learned chart."""
     share_qkv: bool = True
@@ -83,7 +83,7 @@ class Cato(Operator):
             )
         norm = partial(nn.LayerNorm, width) if config.norm else nn.Identity
         self.lift = MLP(problem.dimension + problem.num_inputs, width, width)
-        self.time = TimeEmbedding(width) if problem.has_time else None
+        self.time = time_embedding(width, problem)
         self.chart = Chart(problem.dimension, config.chart, config.chart_hidden)
         self.chart_kind = None if config.chart == "none" else config.chart
         self.blocks = nn.ModuleList(
@@ -107,30 +107,19 @@ class Cato(Operator):
         else:
             self.register_buffer("rotary_scale", scale, persistent=False)
 
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`."""
-        coords, features = self.hide_padding(coords, features, mask)
-        shape = shape or self.problem.shape
-        h = self.lift(torch.cat((coords, features), dim=-1))
+    def operate(self, nodes: Nodes) -> Prediction:
+        h = self.lift(nodes.joined)
         if self.time is not None:
-            h = h + self.time(time)[:, None]
-        h = h.unflatten(1, shape)
-        turns = self.rotations(coords, shape)
+            h = h + self.time(nodes.time)[:, None]
+        h = h.unflatten(1, nodes.shape)
+        turns = self.rotations(nodes.coords, nodes.shape)
         for block in self.blocks:
             h = block(h, turns)
         h = self.norm(h.flatten(1, -2))
         flux = self.flux_head(h).unflatten(-1, (self.problem.num_outputs, self.problem.dimension))
         return Prediction(self.solution_head(h), flux)
 
-    def rotations(self, coords: Float[Tensor, "B N D"], shape: tuple[int, ...]) -> list[Tensor]:
+    def rotations(self, coords: Coords, shape: tuple[int, ...]) -> list[Turn]:
         """R(ζ_k) for every mesh axis k; the same for all blocks."""
         chart = self.chart(coords).unflatten(1, shape)
         omega = self.rotary_scale * self.omega

@@ -4,13 +4,16 @@ The position p is a real chart coordinate. Pair r of a head of size d_h turns by
 ω_r = s θ^(−2r/d_h), so the score of two rotated vectors depends on the difference of positions
 only: (R(p_i) q)ᵀ R(p_j) k = qᵀ R(p_j − p_i) k.
 
-The paper has s = 1, with which the fastest pair turns by at most 2 rad over the whole chart and
-neighbours are hardly told apart; the scale s is our addition (docs/decisions/0003-rotary-scale.md).
+The paper has s = 1, with which the fastest pair turns by at most 2 rad over the whole chart, too
+little to tell neighbours apart; the scale s is our addition (docs/decisions/0003-rotary-scale.md).
 """
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+Turn = Float[Tensor, "B *mesh pairs 2"]
+"""R(p) at every node, as (cos ω_r p, sin ω_r p)."""
 
 
 def frequencies(head_dim: int, base: float) -> Float[Tensor, " pairs"]:
@@ -22,7 +25,7 @@ def frequencies(head_dim: int, base: float) -> Float[Tensor, " pairs"]:
 def rotation(
     position: Float[Tensor, "*axes"], omega: Float[Tensor, " pairs"]
 ) -> Float[Tensor, "*axes pairs 2"]:
-    """R(p) as (cos ω_r p, sin ω_r p); it depends on the chart only and serves all blocks."""
+    """R(p) as (cos ω_r p, sin ω_r p); it depends on the chart only, so all blocks share it."""
     angle = position[..., None] * omega
     return torch.stack((angle.cos(), angle.sin()), dim=-1)
 

@@ -1,6 +1,6 @@
 """The frame of networks for regular 2-D grids of channels-first features (the FNO family).
 
-    h = Linear([x, a]) (+ time embedding),    u = W₂ GELU(W₁ body(h) + b₁) + b₂ with 128 channels.
+    h = Linear([x, f]) (+ time embedding),    u = W₂ GELU(W₁ body(h) + b₁) + b₂ with 128 channels.
 
 A model writes its `body`, which maps (B, C, H, W) to the same shape for any H and W. On grids and
 meshes the hidden state is padded with zeros past the end of every axis that is not periodic, so
@@ -13,18 +13,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count, Fraction
 from cato.errors import InputError
-from cato.models.contract import Operator, Prediction
-from cato.models.layers.channels import ChannelLinear, ChannelMLP
+from cato.models.contract import Nodes, Operator, Prediction
+from cato.models.layers.embedding import time_embedding
 from cato.models.layers.latent_grid import GeoConfig, GeoFrame
+from cato.models.layers.mlp import ChannelLinear, ChannelMLP
 from cato.models.layers.symbolic_sizes import share_of
-from cato.models.layers.time import TimeEmbedding
+from cato.models.shapes import Coords, Grid, Mask
 from cato.problem import Problem
 
 _HEAD_WIDTH = 128
@@ -38,17 +38,17 @@ class GridConfig:
     width: Count = 64
     """Channels C of the hidden state."""
     padding: Fraction = 0.1
-    """Zeros after the end of every axis that is not periodic, in units of its nodes."""
+    """Zeros after the end of every axis that is not periodic, as a fraction of its nodes."""
     geo: GeoConfig = field(default_factory=GeoConfig)
-    """How point clouds are seen."""
+    """Latent grid for point clouds."""
 
 
 class MeshFrame(nn.Module):
     """Applies a network for regular grids to a grid or structured mesh.
 
     Args:
-        periodic: Which axes close on themselves and are not padded.
-        padding: Zeros after the end of the other axes, in units of their nodes.
+        periodic: Which axes are periodic and not padded.
+        padding: Zeros after the end of the other axes, as a fraction of their nodes.
     """
 
     def __init__(self, periodic: tuple[bool, ...], padding: float) -> None:
@@ -60,11 +60,11 @@ class MeshFrame(nn.Module):
         self,
         h: Float[Tensor, "B C N"],
         network: Callable[[Tensor], Tensor],
-        coords: Float[Tensor, "B N 2"],
+        coords: Coords,
         shape: tuple[int, ...],
-        mask: Bool[Tensor, "B N"] | None = None,
+        mask: Mask = None,
     ) -> Float[Tensor, "B C N"]:
-        """Nodes to padded grid, network, crop; the positions say nothing here."""
+        """Nodes to padded grid, network, crop; positions are not used."""
         height, width = shape
         rows, columns = (
             0 if closed else share_of(self.padding, n)
@@ -78,8 +78,8 @@ class GridOperator(Operator):
     """Lift, a network on a regular grid, projection.
 
     Attributes:
-        periodic: Which axes of the grid that `body` sees close on themselves. Those that do not are
-            padded; a body that convolves in Fourier space need not care.
+        periodic: Which axes of the grid that `body` sees are periodic. The others are padded, so a
+            body that convolves in Fourier space can ignore this.
     """
 
     def __init__(self, config: Any, problem: Problem) -> None:
@@ -90,39 +90,25 @@ class GridOperator(Operator):
                 f"problem {problem.name!r} has {problem.dimension}. Choose a model for points"
             )
         self.lift = ChannelLinear(2 + problem.num_inputs, config.width)
-        self.time = TimeEmbedding(config.width) if problem.has_time else None
+        self.time = time_embedding(config.width, problem)
         self.frame: GeoFrame | MeshFrame
         if problem.geometry == "cloud":
             self.frame = GeoFrame(config.width, config.geo)
         else:
             self.frame = MeshFrame(problem.periodic, config.padding)
+        self.periodic = self.frame.periodic
         self.project = ChannelMLP(config.width, _HEAD_WIDTH, problem.num_outputs)
 
-    @property
-    def periodic(self) -> tuple[bool, ...]:
-        """See the class."""
-        return self.frame.periodic
+    def operate(self, nodes: Nodes) -> Prediction:
+        h = self.lift(nodes.joined.transpose(1, 2))
+        if self.time is not None:
+            h = h + self.time(nodes.time)[..., None]
+        h = self.frame(h, self.body, nodes.coords, nodes.shape, nodes.mask)
+        return Prediction(self.project(h).transpose(1, 2))
 
     @abstractmethod
-    def body(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
+    def body(self, x: Grid) -> Grid:
         """The network on the grid."""
-
-    def forward(
-        self,
-        coords: Float[Tensor, "B N D"],
-        features: Float[Tensor, "B N C_in"],
-        *,
-        time: Float[Tensor, " B"] | None = None,
-        shape: tuple[int, ...] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Prediction:
-        """Apply the operator; see `Operator.forward`. The outputs at padding mean nothing."""
-        coords, features = self.hide_padding(coords, features, mask)
-        h = self.lift(torch.cat((coords, features), dim=-1).transpose(1, 2))
-        if self.time is not None:
-            h = h + self.time(time)[..., None]
-        h = self.frame(h, self.body, coords, shape or self.problem.shape, mask)
-        return Prediction(self.project(h).transpose(1, 2))
 
     def hidden_matrices(self) -> list[nn.Parameter]:
         """All matrices but those of the lift, time, frame and projection."""

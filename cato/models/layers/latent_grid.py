@@ -24,15 +24,16 @@ from typing import Annotated
 
 import torch
 from annotated_types import Ge
-from jaxtyping import Bool, Complex, Float
+from jaxtyping import Complex, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
 from cato.errors import InputError
-from cato.models.layers.channels import ChannelLinear
+from cato.models.layers.embedding import unit_box
+from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.spectral import Kept, SpectralConv, kept_modes, spectrum, synthesis
-from cato.models.layers.unit_box import unit_box
+from cato.models.shapes import Coords, Grid, Mask, Points
 
 _NUM_OCTAVES = 8
 """Frequencies π·2^k of the deformation's features."""
@@ -42,7 +43,7 @@ _TINY = 1e-6
 
 @dataclass(frozen=True)
 class GeoConfig:
-    """How a grid network sees a point cloud; nothing on grids and meshes."""
+    """How a grid network sees a point cloud; unused on grids and meshes."""
 
     latent: tuple[Count, Count] = (48, 48)
     """Nodes of the latent grid."""
@@ -51,7 +52,7 @@ class GeoConfig:
     hidden: Count = 128
     """Width of the deformation network."""
     code: Annotated[int, Ge(0)] = 0
-    """Numbers that tell the deformation the shape of the whole cloud; 0 for none."""
+    """Size of the learned shape code that the deformation sees; 0 for none."""
 
 
 def unit_grid(shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "1 D *S"]:
@@ -60,9 +61,7 @@ def unit_grid(shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "1 D *S"]:
     return torch.stack(torch.meshgrid(*axes, indexing="ij"))[None]
 
 
-def fourier_basis(
-    points: Float[Tensor, "B N 2"], modes: tuple[int, int]
-) -> Float[Tensor, "B N K_real"]:
+def fourier_basis(points: Coords, modes: tuple[int, int]) -> Float[Tensor, "B N K_real"]:
     """Real and imaginary parts, in turn, of exp(−2πi k·ξ) for all kept frequencies k."""
     rows, columns = (torch.arange(m, dtype=points.dtype, device=points.device) for m in modes)
     rows = torch.cat((rows, rows - modes[0]))
@@ -74,12 +73,9 @@ def fourier_basis(
 
 
 def nonuniform_spectrum(
-    h: Float[Tensor, "B C N"],
-    basis: Float[Tensor, "B N K_real"],
-    kept: Kept,
-    mask: Bool[Tensor, "B N"] | None = None,
+    h: Float[Tensor, "B C N"], basis: Float[Tensor, "B N K_real"], kept: Kept, mask: Mask = None
 ) -> Complex[Tensor, "B C K1 K2"]:
-    """h(k) of the module's docstring; points that `mask` marks False do not contribute."""
+    """h(k) of the module docstring, without the points outside the mask."""
     if mask is None:
         z = h.to(basis.dtype) @ basis / h.shape[-1]
     else:
@@ -91,7 +87,7 @@ def nonuniform_spectrum(
 def nonuniform_synthesis(
     z: Complex[Tensor, "B C K1 K2"], basis: Float[Tensor, "B N K_real"]
 ) -> Float[Tensor, "B C N"]:
-    """h_n of the module's docstring."""
+    """h_n of the module docstring."""
     z = torch.cat((z[..., :1], 2 * z[..., 1:]), dim=-1)
     return torch.view_as_real(z).flatten(2) @ basis.transpose(1, 2)
 
@@ -115,17 +111,15 @@ class Deformation(nn.Module):
         ]
         self.net = nn.Sequential(*layers, nn.Linear(hidden, 2))
 
-    def forward(
-        self, points: Float[Tensor, "B N 2"], mask: Bool[Tensor, "B N"] | None = None
-    ) -> Float[Tensor, "B N 2"]:
-        """Move the points; those that `mask` marks False do not enter the code."""
+    def forward(self, points: Coords, mask: Mask = None) -> Coords:
+        """Move the points; those outside the mask do not enter the code."""
         features = self.features(points)
         if self.code is not None:
             code = mean_over_points(self.code(features), mask)
             features = torch.cat((features, code.expand(-1, points.shape[1], -1)), dim=-1)
         return points + points * self.net(features)
 
-    def features(self, points: Float[Tensor, "B N 2"]) -> Float[Tensor, "B N F"]:
+    def features(self, points: Coords) -> Float[Tensor, "B N F"]:
         """x, y, angle, radius, and their sin and cos at π·2^k."""
         arm = points - (0.5 + _TINY)
         angle = torch.atan2(arm[..., 1:], arm[..., :1])
@@ -136,9 +130,7 @@ class Deformation(nn.Module):
         return torch.cat((place, waves.sin(), waves.cos()), dim=-1)
 
 
-def mean_over_points(
-    x: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None
-) -> Float[Tensor, "B 1 C"]:
+def mean_over_points(x: Points, mask: Mask) -> Float[Tensor, "B 1 C"]:
     """Mean over the points of a cloud, without its padding."""
     if mask is None:
         return x.mean(1, keepdim=True)
@@ -164,6 +156,7 @@ class GeoFrame(nn.Module):
                 f"got {config.modes} modes on {config.latent} nodes"
             )
         self.config = config
+        self.kept = kept_modes(config.modes, config.latent)
         self.deformation = Deformation(config.hidden, config.code)
         self.from_points = SpectralConv(width, width, config.modes)
         self.from_grid = ChannelLinear(2, width)
@@ -174,11 +167,11 @@ class GeoFrame(nn.Module):
         self,
         h: Float[Tensor, "B C N"],
         network: Callable[[Tensor], Tensor],
-        coords: Float[Tensor, "B N 2"],
+        coords: Coords,
         shape: tuple[int, ...],
-        mask: Bool[Tensor, "B N"] | None = None,
+        mask: Mask = None,
     ) -> Float[Tensor, "B C N"]:
-        """Points to latent grid, network, latent grid to points; `shape` says nothing here."""
+        """Points to latent grid, network, latent grid to points; `shape` is not used."""
         place = unit_box(coords, mask)
         # Angles up to 2π·modes need all their digits, also inside autocast.
         with torch.autocast(h.device.type, enabled=False):
@@ -188,11 +181,8 @@ class GeoFrame(nn.Module):
         return self.decode(x, basis) + self.from_place(place.transpose(1, 2))
 
     def encode(
-        self,
-        h: Float[Tensor, "B C N"],
-        basis: Float[Tensor, "B N K_real"],
-        mask: Bool[Tensor, "B N"] | None,
-    ) -> Float[Tensor, "B C H W"]:
+        self, h: Float[Tensor, "B C N"], basis: Float[Tensor, "B N K_real"], mask: Mask
+    ) -> Grid:
         """From the points to the latent grid."""
         latent, kept = self.config.latent, self.kept
         with torch.autocast(h.device.type, enabled=False):
@@ -200,15 +190,8 @@ class GeoFrame(nn.Module):
             grid = unit_grid(latent, basis)
             return synthesis(z, kept, latent) + self.from_grid(grid)
 
-    def decode(
-        self, x: Float[Tensor, "B C H W"], basis: Float[Tensor, "B N K_real"]
-    ) -> Float[Tensor, "B C N"]:
+    def decode(self, x: Grid, basis: Float[Tensor, "B N K_real"]) -> Float[Tensor, "B C N"]:
         """From the latent grid to the points."""
         with torch.autocast(x.device.type, enabled=False):
             z = self.to_points.multiply(spectrum(x.to(basis.dtype), self.kept), self.kept)
             return nonuniform_synthesis(z, basis)
-
-    @property
-    def kept(self) -> Kept:
-        """The frequencies of the transforms."""
-        return kept_modes(self.config.modes, self.config.latent)

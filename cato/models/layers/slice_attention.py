@@ -13,11 +13,12 @@ share W_slice, W_q, W_k and W_v. The cost is linear in the number of points.
 
 import torch
 from einops import rearrange
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.models.layers.heads import check_heads
+from cato.models.layers.attention import check_heads
+from cato.models.shapes import Mask, Points
 
 _EMPTY = 1e-30
 """Least weight of a slice: one that no point belongs to gets the token 0, and not 0/0."""
@@ -46,13 +47,8 @@ class SliceAttention(nn.Module):
         self.value = nn.Linear(size, size, bias=False)
         self.out = nn.Linear(width, width)
 
-    def forward(
-        self,
-        x: Float[Tensor, "B N C"],
-        f: Float[Tensor, "B N C"],
-        mask: Bool[Tensor, "B N"] | None = None,
-    ) -> Float[Tensor, "B N C"]:
-        """Attend; points that `mask` marks False belong to no slice."""
+    def forward(self, x: Points, f: Points, mask: Mask = None) -> Points:
+        """Attend; points outside the mask belong to no slice."""
         weights = self.slice_weights(x, mask)
         f = rearrange(f, "b n (m c) -> b m n c", m=self.heads)
         # A channel of ones makes one product give the sums and the weights that divide them.
@@ -61,9 +57,7 @@ class SliceAttention(nn.Module):
         z = F.scaled_dot_product_attention(self.query(z), self.key(z), self.value(z))
         return self.out(rearrange(weights @ z, "b m n c -> b n (m c)"))
 
-    def slice_weights(
-        self, x: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None = None
-    ) -> Float[Tensor, "B M N G"]:
+    def slice_weights(self, x: Points, mask: Mask = None) -> Float[Tensor, "B M N G"]:
         """Membership w of the points in the slices of each head: sums to one, to zero if masked."""
         # The temperature divides the small weights instead of the large scores.
         tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
@@ -84,8 +78,5 @@ class PointSliceAttention(nn.Module):
         self.project_f = nn.Linear(width, width)
         self.attention = SliceAttention(width, heads, slices)
 
-    def forward(
-        self, h: Float[Tensor, "B N C"], mask: Bool[Tensor, "B N"] | None = None
-    ) -> Float[Tensor, "B N C"]:
-        """Attend; points that `mask` marks False are seen by nobody."""
+    def forward(self, h: Points, mask: Mask = None) -> Points:
         return self.attention(self.project_x(h), self.project_f(h), mask)

@@ -23,7 +23,7 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
-from cato.models.layers.channels import ChannelLinear
+from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.symbolic_sizes import smaller
 
 Kept = tuple[tuple[int, int], ...]
@@ -40,10 +40,10 @@ def kept_modes(modes: tuple[int, ...], *shapes: tuple[int, ...]) -> Kept:
 
 
 def cut(x: Tensor, axis: int, kept: tuple[int, int]) -> Tensor:
-    """The first and the last entries of an axis, as many as kept says."""
+    """The first and the last entries of an axis."""
     num_first, num_last = kept
     size, num_kept = x.shape[axis], num_first + num_last
-    if not isinstance(num_kept, int):  # an exporter's symbol, whose value must not be asked for
+    if not isinstance(num_kept, int):  # an exporter's symbol, which has no value
         index = torch.arange(num_kept, device=x.device)
         index = torch.where(index < num_first, index, index + (size - num_kept))
         return x.index_select(axis, index)
@@ -121,19 +121,13 @@ def resample(x: Float[Tensor, "B C *S"], shape: tuple[int, ...]) -> Float[Tensor
 
 
 class SpectralConv(nn.Module):
-    """The convolution K of the module's docstring, on 1 to 3 mesh axes.
-
-    Args:
-        num_in: Channels that come in.
-        num_out: Channels that go out.
-        modes: Frequencies m kept along each mesh axis, on either side of zero.
-    """
+    """The convolution K of the module docstring on 1 to 3 mesh axes, with m modes along each."""
 
     def __init__(self, num_in: int, num_out: int, modes: tuple[int, ...]) -> None:
         super().__init__()
         self.modes = modes
         rows = (*(2 * m for m in modes[:-1]), modes[-1])
-        # Real and imaginary parts, because optimisers and files of weights know real numbers only.
+        # Real and imaginary parts, because optimisers and weight files need real numbers.
         # Together their variance is 2 / (C_in + C_out), which keeps the size of what is kept.
         scale = 1 / sqrt(num_in + num_out)
         self.weight = nn.Parameter(scale * torch.randn(*rows, num_in, num_out, 2))
@@ -161,10 +155,7 @@ class SpectralConv(nn.Module):
 
 
 class FourierLayer(nn.Module):
-    """K x + W x + b: a spectral convolution and a linear map of the channels, without activation.
-
-    Arguments as for `SpectralConv`.
-    """
+    """K x + W x + b: a spectral convolution and a linear map of the channels, no activation."""
 
     def __init__(self, num_in: int, num_out: int, modes: tuple[int, ...]) -> None:
         super().__init__()
@@ -172,5 +163,4 @@ class FourierLayer(nn.Module):
         self.pointwise = ChannelLinear(num_in, num_out)
 
     def forward(self, x: Float[Tensor, "B C_in *S"]) -> Float[Tensor, "B C_out *S"]:
-        """Apply both and add."""
         return self.spectral(x) + self.pointwise(x)

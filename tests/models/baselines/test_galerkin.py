@@ -14,7 +14,7 @@ from cato.models.baselines.galerkin import (
     interpolate,
     interpolation,
 )
-from cato.models.layers.galerkin_attention import galerkin_attention
+from cato.models.layers.attention import galerkin_attention
 from cato.problem import Problem
 
 

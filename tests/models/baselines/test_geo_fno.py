@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cato.errors import InputError
 from cato.models.baselines.geo_fno import GeoFNO, GeoFNOConfig
+from cato.models.layers.embedding import unit_box
 from cato.models.layers.latent_grid import (
     GeoConfig,
     GeoFrame,
@@ -17,7 +18,6 @@ from cato.models.layers.latent_grid import (
     unit_grid,
 )
 from cato.models.layers.spectral import kept_modes, spectrum, synthesis
-from cato.models.layers.unit_box import unit_box
 from cato.problem import Problem
 
 seeds = st.integers(0, 2**31)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from cato.errors import InputError
 from cato.models.baselines.gnot import GNOT, Gates, GNOTConfig, LinearAttention, Mixture
-from cato.models.layers.linear_attention import linear_attention
+from cato.models.layers.attention import linear_attention
 from cato.problem import Problem
 
 

@@ -13,7 +13,7 @@ from cato.models.baselines.ht_net import (
     HTNetConfig,
     WindowAttention,
 )
-from cato.models.layers.windows import pad_to_multiple
+from cato.models.layers.mesh import pad_to_multiple
 from cato.problem import Problem
 
 SMALL = {"width": 8, "depth": 1, "heads": 2, "window": 2, "spectral_layers": 2, "modes": 3}
@@ -114,5 +114,5 @@ def test_a_torus_may_be_shifted_by_whole_windows_of_the_coarsest_level():
 
 def test_only_two_axes():
     problem = Problem("line", "grid", (16,), ("a",), ("u",), dimension=1)
-    with pytest.raises(InputError, match="2 axes; 'line' has"):
+    with pytest.raises(InputError, match="two axes; 'line' has"):
         HTNet(HTNetConfig(**SMALL), problem)

@@ -16,7 +16,7 @@ from cato.models.baselines.saot import (
     haar,
     inverse_haar,
 )
-from cato.models.layers.reference_grid import ReferenceGrid
+from cato.models.layers.embedding import ReferenceGrid
 from cato.problem import Problem
 
 shapes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
@@ -54,15 +54,9 @@ def test_a_constant_has_no_details_even_on_odd_meshes():
     assert torch.equal(details, torch.zeros_like(details))
 
 
-def branches(width=16, heads=4, periodic=(True, True)):
-    fourier = FourierBranch(width, heads)
-    wavelet = WaveletBranch(width, heads, len(periodic), periodic)
-    return fourier, wavelet
-
-
 def test_output_is_a_convex_combination_of_the_branches():
     torch.manual_seed(0)
-    attention = SpectralAttention(*branches(), width=16).double().eval()
+    attention = SpectralAttention(16, 4, 2, (True, True)).double().eval()
     attention.gate.weight.data.mul_(20)  # gates near 0 and near 1 as well
     h = torch.randn(2, 7, 6, 16, dtype=torch.float64)
     f, w, out = attention.fourier(h), attention.wavelet(h), attention(h)
@@ -136,7 +130,7 @@ def test_wavelet_branch_attends_among_all_coefficients(shape):
 def test_wavelet_branch_moves_with_the_field_along_periodic_axes():
     """By pairs of nodes, and only where the axis closes on itself."""
     torch.manual_seed(0)
-    branch = branches(periodic=(True, False))[1].double().eval()
+    branch = WaveletBranch(16, 4, 2, (True, False)).double().eval()
     h = torch.randn(1, 8, 10, 16, dtype=torch.float64)
     for axis, closes in ((1, True), (2, False)):
         moved = branch(h.roll(2, axis))
