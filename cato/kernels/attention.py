@@ -1,12 +1,12 @@
-"""Charted axial attention on CPUs in compiled loops: the same function as in `attention`.
+"""Charted axial attention on CPUs in compiled loops: the function of `cato.models.cato.attention`.
 
 In PyTorch's operations the rotation of q and k, the transpositions into lines and the concatenation
 are passes over memory, and the fused attention runs at a fifth of a core's speed with heads as
 small as CATO's. Here one kernel reads a line of the mesh, rotates, attends and writes to its place.
 
-Threads share the lines among them. Every number is computed by one thread in one order, so results
-do not depend on the number of threads. They are Python's threads, with the interpreter released:
-Numba's own must not be entered from two threads at once, as happens in servers.
+Threads share the lines. Every number is computed by one thread in one order, so results do not
+depend on the number of threads. They are Python threads that release the interpreter: Numba's own
+must not be entered from two threads at once, as happens in servers.
 """
 
 import functools
@@ -27,14 +27,14 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 from cato.errors import InputError
 
 SHARES_PER_THREAD = 4
-"""More than one, so that a thread that is held up does not keep the others waiting."""
+"""More than one, so that a delayed thread does not hold up the others."""
 SMALLEST_SHARE = 100_000
-"""Scores that are worth handing to a thread, about 0.1 ms of work."""
+"""Least number of scores for a thread, about 0.1 ms of work."""
 
 
 @functools.cache
 def kernels() -> Any:
-    """The module of compiled kernels, or None where Numba does not work."""
+    """The module of compiled kernels, or None if Numba does not work."""
     try:
         from cato.kernels import attention_loops
     except ImportError as error:
@@ -48,10 +48,10 @@ def kernels() -> Any:
 
 
 def supported(tensor: Tensor) -> bool:
-    """Whether the kernels can take this tensor, here and now.
+    """Whether the kernels can take this tensor now.
 
-    They are for float32 on CPUs. What looks at PyTorch's operations rather than at their results
-    (compilers, exporters, function transforms, counters of FLOPs) needs PyTorch's operations.
+    They are for float32 on CPUs. Compilers, exporters, function transforms and FLOP counters look
+    at PyTorch's operations rather than at their results, and get these.
     """
     plain = tensor.device.type == "cpu" and tensor.dtype == torch.float32
     watched = (
@@ -89,7 +89,7 @@ def axial_attention(
         axes: The mesh axes; all by default.
     """
     axes = tuple(range(len(turns)) if axes is None else axes)
-    # The kernels trust sizes and types; a turn that does not fit stops here.
+    # The kernels do not check sizes and types.
     turns = [turn.flatten(-2).expand(*qkv.shape[:-1], -1).to(qkv) for turn in turns]
     return LineAttention.apply(heads, axes, *(x.contiguous() for x in (qkv, *turns)))
 
@@ -112,26 +112,22 @@ class LineAttention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad_out: Tensor) -> tuple[Tensor | None, ...]:
-        """Gradients of qkv, where the axes add up if they share it, and of every turn."""
+        """Gradients of qkv, summed over axes that share it, and of every turn."""
         if torch.is_grad_enabled():  # that is, create_graph=True
             raise InputError(
                 "the compiled attention cannot be differentiated twice; "
-                "in float64, model and data take PyTorch's operations, which can"
+                "convert model and data to float64, which uses PyTorch's operations"
             )
         num_axes = len(ctx.bundles)
         qkv, *rest = ctx.saved_tensors
         turns, statistics = rest[:num_axes], rest[num_axes:]
-        grad_out, grad_qkv = grad_out.contiguous(), torch.empty_like(qkv)
+        out, grad_qkv = matrix(grad_out.contiguous()), torch.empty_like(qkv)
         grad_turns = [torch.empty_like(turn) for turn in turns]
-        for number, lines in enumerate(ctx.bundles):
-            arrays = (
-                matrix(qkv),
-                matrix(turns[number]),
-                matrix(grad_out),
-                statistics[number].numpy(),
-            )
-            gradients = matrix(grad_qkv), matrix(grad_turns[number])
+        parts = zip(ctx.bundles, turns, statistics, grad_turns, strict=True)
+        for number, (lines, turn, statistic, grad_turn) in enumerate(parts):
+            arrays = matrix(qkv), matrix(turn), out, statistic.numpy()
             add = number > 0 and lines.first_input == 0
+            gradients = matrix(grad_qkv), matrix(grad_turn)
             over_lines(kernels().attend_backward, lines, *arrays, *gradients, add)
         return None, None, grad_qkv, *grad_turns
 
@@ -179,5 +175,5 @@ def over_lines(kernel: Callable[..., None], lines: Any, *arguments: Any) -> None
 
 @functools.cache
 def threads(number: int, process: int) -> ThreadPoolExecutor:
-    """The threads of this process; after a fork the parent's are gone and a new pool is needed."""
+    """The threads of this process; after a fork the parent's are gone."""
     return ThreadPoolExecutor(number, thread_name_prefix="cato-attention")

@@ -13,7 +13,7 @@ Scratch arrays are padded to whole vectors and tiles; the padding is computed al
 """
 
 import math
-from typing import NamedTuple, no_type_check
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
@@ -55,14 +55,12 @@ class Lines(NamedTuple):
     first_output: int
 
 
-@no_type_check
 @njit(nogil=True)
 def first_node(lines, line):
     """Where a line begins among the nodes of the mesh."""
     return line // lines.stride * lines.length * lines.stride + line % lines.stride
 
 
-@no_type_check
 @njit(nogil=True)
 def scratch(num_arrays, lines, size):
     """Arrays (heads, nodes, channels of a head)."""
@@ -70,7 +68,6 @@ def scratch(num_arrays, lines, size):
     return np.zeros((num_arrays, lines.heads, rows, columns), np.float32)
 
 
-@no_type_check
 @njit(nogil=True)
 def gather(lines, start, qkv, turns, q, k, v):
     """Copy a line, with q and k rotated, and q scaled for powers of two."""
@@ -92,7 +89,6 @@ def gather(lines, start, qkv, turns, q, k, v):
                 store(value, v, (head, i, d), LANES)
 
 
-@no_type_check
 @njit(nogil=True)
 def transpose(x, out):
     """out = xᵀ."""
@@ -101,7 +97,6 @@ def transpose(x, out):
             out[d, i] = x[i, d]
 
 
-@no_type_check
 @njit(nogil=True)
 def exponentials(scores, statistics):
     """p = 2^(score − peak), in place; keeps peak and 1 / Σ p of every query."""
@@ -119,7 +114,6 @@ def exponentials(scores, statistics):
         store(1.0 / total, statistics, (1, i), num_queries - i)
 
 
-@no_type_check
 @cached
 def attend(lines, qkv, turns, out, statistics, begin, end):
     """Attention along the lines begin … end − 1.
@@ -156,7 +150,6 @@ def attend(lines, qkv, turns, out, statistics, begin, end):
                     store(load(o, (head, i, d), LANES) * norm, out, place, size - d)
 
 
-@no_type_check
 @njit(nogil=True)
 def gather_gradient(lines, start, grad_out, statistics, g, size):
     """Copy the gradient of a line's result, divided by Σ p."""
@@ -168,7 +161,6 @@ def gather_gradient(lines, start, grad_out, statistics, g, size):
                 store(load(grad_out, place, size - d) * norm, g, (head, i, d), LANES)
 
 
-@no_type_check
 @njit(nogil=True)
 def score_gradients(scores, gradients, statistics):
     """In place: p = 2^(score − peak), and ∂p over Σ p becomes p (∂p − Σ_j p ∂p / Σ p) over Σ p."""
@@ -186,7 +178,6 @@ def score_gradients(scores, gradients, statistics):
             store(ds, gradients, (j, i), LANES)
 
 
-@no_type_check
 @njit(nogil=True)
 def deposit(x, out, place, count, add):
     """Write the first `count` lanes, or add them to what is there."""
@@ -195,7 +186,6 @@ def deposit(x, out, place, count, add):
     store(x, out, place, count)
 
 
-@no_type_check
 @njit(nogil=True)
 def scatter_gradients(lines, start, qkv, turns, dq, dk, dv, grad_qkv, grad_turns, add):
     """Rotate a line's gradients back, and collect that of the rotation, which serves all heads."""
@@ -225,7 +215,6 @@ def scatter_gradients(lines, start, qkv, turns, dq, dk, dv, grad_qkv, grad_turns
             store(grad_rotation, grad_turns, (node, d), count)
 
 
-@no_type_check
 @cached
 def attend_backward(lines, qkv, turns, grad_out, statistics, grad_qkv, grad_turns, add, begin, end):
     """Gradients of `attend`.

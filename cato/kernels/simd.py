@@ -10,9 +10,8 @@ Nothing depends on the processor but the choice of `LANES`: LLVM splits vectors 
 import functools
 import hashlib
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, no_type_check
 
 from llvmlite import binding, ir
 from numba import njit, types
@@ -33,34 +32,34 @@ FUSE = ("contract",)
 """Allows a product and a sum to become one instruction."""
 
 
-class Lanes(types.Type):
-    """The type of a vector."""
+class Vector(types.Type):
+    """Numba's type of a vector."""
 
-    def __init__(self) -> None:
-        super().__init__(name=f"Lanes{LANES}")
+    def __init__(self):
+        super().__init__(name=f"Vector{LANES}")
 
 
-@register_model(Lanes)
-class LanesModel(models.PrimitiveModel):
-    """Compiled, it is one LLVM vector."""
+@register_model(Vector)
+class VectorModel(models.PrimitiveModel):
+    """In compiled code it is one LLVM vector."""
 
-    def __init__(self, manager: Any, kind: Lanes) -> None:
+    def __init__(self, manager, kind):
         super().__init__(manager, kind, VECTOR)
 
 
-lanes = Lanes()
+vector = Vector()
 
 
 # Arithmetic: functions of an LLVM builder and vectors, made callable from compiled code
 
 
-def constant(values: float | int | Sequence, kind: Any = VECTOR) -> Any:
+def constant(values, kind=VECTOR):
     """A vector filled with a number, or with a pattern repeated."""
     pattern = list(values) if isinstance(values, Sequence) else [values]
     return ir.Constant(kind, pattern * (LANES // len(pattern)))
 
 
-def spread(builder: Any, x: Any, kind: Any = VECTOR) -> Any:
+def spread(builder, x, kind=VECTOR):
     """A number in all lanes; a vector stays as it is."""
     if isinstance(x.type, ir.VectorType):
         return x
@@ -68,8 +67,7 @@ def spread(builder: Any, x: Any, kind: Any = VECTOR) -> Any:
     return builder.shuffle_vector(x, x, constant(0, INTEGERS))
 
 
-@no_type_check
-def instruction(emit: Callable) -> Any:
+def instruction(emit):
     """Make `emit(builder, *vectors)` callable from compiled code, on vectors and numbers."""
 
     @functools.wraps(emit)
@@ -77,19 +75,18 @@ def instruction(emit: Callable) -> Any:
         def codegen(context, builder, signature, values):
             return emit(builder, *(spread(builder, value) for value in values))
 
-        return lanes(*(x if x is lanes else types.float32 for x in operands)), codegen
+        return vector(*(x if x is vector else types.float32 for x in operands)), codegen
 
     return intrinsic(typed)
 
 
-@no_type_check
-def arithmetic(symbol: Callable, name: str) -> None:
+def arithmetic(symbol, name):
     """Give compiled code an operator between vectors, and between vectors and numbers."""
     operation = instruction(lambda builder, x, y: getattr(builder, name)(x, y, flags=FUSE))
 
     @overload(symbol)
     def lanewise(x, y):
-        return (lambda x, y: operation(x, y)) if lanes in (x, y) else None
+        return (lambda x, y: operation(x, y)) if vector in (x, y) else None
 
 
 arithmetic(operator.add, "fadd")
@@ -99,29 +96,29 @@ arithmetic(operator.truediv, "fdiv")
 
 
 @instruction
-def filled(builder: Any, x: Any) -> Any:
+def filled(builder, x):
     """A number in all lanes."""
     return x
 
 
 @instruction
-def larger(builder: Any, x: Any, y: Any) -> Any:
+def larger(builder, x, y):
     """The larger of both."""
     return builder.select(builder.fcmp_ordered(">", x, y), x, y)
 
 
-def fused(builder: Any, x: Any, y: Any, z: Any) -> Any:
+def fused(builder, x, y, z):
     """x y + z."""
     return builder.fadd(builder.fmul(x, y, flags=FUSE), z, flags=FUSE)
 
 
 @instruction
-def exp2(builder: Any, x: Any) -> Any:
+def exp2(builder, x):
     """2^x for x ≤ 0, with a relative error below 2e-7; NaN stays NaN.
 
     2^x = 2^n 2^f with n = round(x). Adding 1.5·2²³ leaves n in the last bits of the sum, from where
     it is shifted into the exponent of a minimax polynomial for 2^f on |f| ≤ ½. Below x = −100 the
-    value stays at 2^−100: nothing beside 1, but its products do not reach the slow subnormals.
+    value stays at 2^−100: negligible against 1, but its products stay clear of slow subnormals.
     """
     x = builder.select(builder.fcmp_ordered("<", x, constant(-100.0)), constant(-100.0), x)
     shifted = builder.fadd(x, constant(1.5 * 2**23))
@@ -133,12 +130,12 @@ def exp2(builder: Any, x: Any) -> Any:
     return builder.bitcast(builder.add(builder.bitcast(power, INTEGERS), exponent), VECTOR)
 
 
-def complex_product(builder: Any, x: Any, y: Any, sign: float) -> Any:
+def complex_product(builder, x, y, sign):
     """x y of vectors of (real, imaginary) pairs; x* y for sign −1."""
 
-    def picked(vector: Any, source: Callable[[int], int]) -> Any:
+    def picked(x, source):
         sources = constant([source(lane) for lane in range(LANES)], INTEGERS)
-        return builder.shuffle_vector(vector, vector, sources)
+        return builder.shuffle_vector(x, x, sources)
 
     real, imaginary = picked(x, lambda lane: lane & ~1), picked(x, lambda lane: lane | 1)
     signed = builder.fmul(imaginary, constant([-sign, sign]))
@@ -147,13 +144,13 @@ def complex_product(builder: Any, x: Any, y: Any, sign: float) -> Any:
 
 
 @instruction
-def turn(builder: Any, rotation: Any, x: Any) -> Any:
+def turn(builder, rotation, x):
     """x with its pairs of channels turned by the pairs (cos, sin) of a rotation."""
     return complex_product(builder, rotation, x, 1.0)
 
 
 @instruction
-def turn_back(builder: Any, factor: Any, gradient: Any) -> Any:
+def turn_back(builder, factor, gradient):
     """A gradient taken back through `turn`: to x by the rotation, or to the rotation by x."""
     return complex_product(builder, factor, gradient, -1.0)
 
@@ -161,18 +158,18 @@ def turn_back(builder: Any, factor: Any, gradient: Any) -> Any:
 # Memory: arrays of float32 whose last axis is contiguous
 
 
-def element(context: Any, builder: Any, kind: Any, array: Any, *index: Any) -> Any:
+def element(context, builder, kind, array, *index):
     """Address of an element of an array."""
     view = context.make_array(kind)(context, builder, array)
     return cgutils.get_item_pointer(context, builder, kind, view, index)
 
 
-def vector_at(*place: Any) -> Any:
+def vector_at(*place):
     """Address of the vector that begins with an element."""
     return place[1].bitcast(element(*place), VECTOR.as_pointer())
 
 
-def masked(builder: Any, action: str, count: Any, result: Any, before: list, after: list) -> Any:
+def masked(builder, action, count, result, before, after):
     """Call LLVM's load or store of the first `count` lanes, given the arguments around them."""
     mask = builder.icmp_signed(
         "<", constant(range(LANES), INTEGERS), spread(builder, count, INTEGERS)
@@ -183,7 +180,6 @@ def masked(builder: Any, action: str, count: Any, result: Any, before: list, aft
     return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
 
-@no_type_check
 @intrinsic
 def load(_, array, index, count):
     """The vector that begins at an element; lanes from `count` on are not read but 0."""
@@ -194,10 +190,9 @@ def load(_, array, index, count):
         return masked(builder, "load", values[2], VECTOR, [pointer], [constant(0.0)])
 
     assert array.dtype == types.float32
-    return lanes(array, types.UniTuple(types.intp, array.ndim), types.int32), codegen
+    return vector(array, types.UniTuple(types.intp, array.ndim), types.int32), codegen
 
 
-@no_type_check
 @intrinsic
 def store(_, x, array, index, count):
     """Write the first `count` lanes of x from an element on."""
@@ -208,10 +203,9 @@ def store(_, x, array, index, count):
         masked(builder, "store", values[3], ir.VoidType(), [values[0], pointer], [])
 
     assert array.dtype == types.float32
-    return types.void(lanes, array, types.UniTuple(types.intp, array.ndim), types.int32), codegen
+    return types.void(vector, array, types.UniTuple(types.intp, array.ndim), types.int32), codegen
 
 
-@no_type_check
 @intrinsic
 def product_tile(_, a, b, out, row, column, add):
     """`TILE` × `LANES` elements of a b from (row, column) on, summed in registers."""
@@ -237,7 +231,6 @@ def product_tile(_, a, b, out, row, column, add):
     return types.void(a, b, out, types.intp, types.intp, types.boolean), codegen
 
 
-@no_type_check
 @njit(nogil=True)
 def product(a, b, out, add):
     """out = a b, or out + a b; memory beyond the edges is read and written, up to whole tiles."""
@@ -246,8 +239,7 @@ def product(a, b, out, add):
             product_tile(a, b, out, row, column, add)
 
 
-@no_type_check
-def cached(function: Callable) -> Any:
+def cached(function):
     """Compile for use in threads, anew when this file has changed."""
     # Numba looks for changes in the function's own file; by the name it notices those in this one.
     function.__qualname__ += hashlib.sha256(Path(__file__).read_bytes()).hexdigest()[:8]

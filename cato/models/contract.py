@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cato.errors import InputError
-from cato.models.shapes import Coords, Features, Mask, Times
+from cato.models.shapes import Coords, Features, Mask, Shape, Times
 from cato.problem import Problem
 
 
@@ -23,7 +23,7 @@ class Nodes(NamedTuple):
     coords: Coords
     features: Features
     time: Times
-    shape: tuple[int, ...]
+    shape: Shape
     mask: Mask
 
     @property
@@ -52,11 +52,17 @@ class Operator(nn.Module, ABC):
         chart: Maps coordinates to the latent coordinates in which the model measures distance; None
             for models without a chart.
         chart_kind: How the chart is obtained, such as "learned"; None without a chart.
+        title: Name in tables and figures.
+        family: Kind of network, such as "Fourier".
+        reference: Authors, title, venue and year of the paper.
         geometries: The geometries the class can be built for.
         why_not_cloud: Why clouds are not among them, a clause for messages.
         permutation_equivariant: Whether permuting the points of a cloud permutes the outputs.
     """
 
+    title: ClassVar[str]
+    family: ClassVar[str]
+    reference: ClassVar[str]
     geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]] = ("grid", "mesh", "cloud")
     why_not_cloud: ClassVar[str] = ""
     permutation_equivariant: ClassVar[bool] = True
@@ -78,7 +84,7 @@ class Operator(nn.Module, ABC):
         features: Features,
         *,
         time: Times = None,
-        shape: tuple[int, ...] | None = None,
+        shape: Shape | None = None,
         mask: Mask = None,
     ) -> Prediction:
         """Apply the operator.
@@ -91,23 +97,22 @@ class Operator(nn.Module, ABC):
             mask: Clouds only: False marks padding. It changes no other point; the outputs at
                 padding are undefined.
         """
-        if mask is not None:
-            coords, features = self.hide_padding(coords, features, mask)
-        return self.operate(Nodes(coords, features, time, shape or self.problem.shape, mask))
+        nodes = Nodes(coords, features, time, shape or self.problem.shape, mask)
+        return self.operate(self.hide_padding(nodes))
 
     @abstractmethod
     def operate(self, nodes: Nodes) -> Prediction:
         """The network; `forward` calls it after its checks."""
 
-    def hide_padding(
-        self, coords: Coords, features: Features, mask: Mask
-    ) -> tuple[Coords, Features]:
+    def hide_padding(self, nodes: Nodes) -> Nodes:
         """Zeros at the padding of a cloud, so that NaN there cannot reach a product with zero."""
-        assert mask is not None
+        if nodes.mask is None:
+            return nodes
         if self.problem.geometry != "cloud":
             raise InputError("masks are for point clouds; a grid or mesh has no padding")
-        padding = ~mask[..., None]
-        return coords.masked_fill(padding, 0), features.masked_fill(padding, 0)
+        padding = ~nodes.mask[..., None]
+        coords, features = (x.masked_fill(padding, 0) for x in (nodes.coords, nodes.features))
+        return nodes._replace(coords=coords, features=features)
 
     def chart_coords(self, coords: Coords) -> Coords | None:
         """Chart coordinates of the nodes; None for models without a chart."""

@@ -1,7 +1,6 @@
 """All models by name: `build_model("cato", config, problem)`."""
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -28,133 +27,46 @@ from cato.models.contract import Operator
 from cato.problem import Problem
 
 
-@dataclass(frozen=True)
-class ModelEntry:
-    """What the library knows of a model."""
+class ModelEntry(NamedTuple):
+    """A model with its settings; title, family and reference are attributes of the operator."""
 
-    title: str
-    family: str
-    config: type[Any]
     operator: type[Operator]
-    reference: str
+    config: type[Any]
+
+    @property
+    def title(self) -> str:
+        """Name in tables and figures."""
+        return self.operator.title
+
+    @property
+    def family(self) -> str:
+        """Kind of network, such as "Fourier"."""
+        return self.operator.family
+
+    @property
+    def reference(self) -> str:
+        """Authors, title, venue and year."""
+        return self.operator.reference
 
 
 MODELS: dict[str, ModelEntry] = {
-    "cato": ModelEntry(
-        "CATO",
-        "charted attention",
-        CatoConfig,
-        Cato,
-        "CATO: Charted Attention for Neural PDE Operators",
-    ),
-    "cato_pc": ModelEntry(
-        "CATO-PC", "charted attention", CatoPCConfig, CatoPC, "the same paper, appendix CATO-PC"
-    ),
-    "fno": ModelEntry(
-        "FNO",
-        "Fourier",
-        FNOConfig,
-        FNO,
-        "Li et al., Fourier Neural Operator for Parametric PDEs, ICLR 2021",
-    ),
-    "wmt": ModelEntry(
-        "WMT",
-        "wavelet",
-        WMTConfig,
-        WMT,
-        "Gupta, Xiao, Bogdan, Multiwavelet-based Operator Learning, NeurIPS 2021",
-    ),
-    "u_fno": ModelEntry(
-        "U-FNO",
-        "Fourier",
-        UFNOConfig,
-        UFNO,
-        "Wen et al., U-FNO: an Enhanced Fourier Neural Operator, Advances in Water Resources 2022",
-    ),
-    "geo_fno": ModelEntry(
-        "GEO-FNO",
-        "Fourier",
-        GeoFNOConfig,
-        GeoFNO,
-        "Li et al., Fourier Neural Operator with Learned Deformations, JMLR 2023",
-    ),
-    "u_no": ModelEntry(
-        "U-NO",
-        "Fourier",
-        UNOConfig,
-        UNO,
-        "Rahman, Ross, Azizzadenesheli, U-NO: U-shaped Neural Operators, TMLR 2023",
-    ),
-    "f_fno": ModelEntry(
-        "F-FNO",
-        "Fourier",
-        FFNOConfig,
-        FFNO,
-        "Tran et al., Factorized Fourier Neural Operators, ICLR 2023",
-    ),
-    "lsm": ModelEntry(
-        "LSM",
-        "latent spectral",
-        LSMConfig,
-        LSM,
-        "Wu et al., Solving High-Dimensional PDEs with Latent Spectral Models, ICML 2023",
-    ),
-    "galerkin": ModelEntry(
-        "Galerkin",
-        "linear attention",
-        GalerkinConfig,
-        Galerkin,
-        "Cao, Choose a Transformer: Fourier or Galerkin, NeurIPS 2021",
-    ),
-    "ht_net": ModelEntry(
-        "HT-Net",
-        "window attention",
-        HTNetConfig,
-        HTNet,
-        "Liu et al., Mitigating Spectral Bias for the Multiscale Operator Learning, JCP 2024",
-    ),
-    "oformer": ModelEntry(
-        "OFormer",
-        "linear attention",
-        OFormerConfig,
-        OFormer,
-        "Li, Meidani, Barati Farimani, Transformer for PDEs' Operator Learning, TMLR 2023",
-    ),
-    "gnot": ModelEntry(
-        "GNOT",
-        "linear attention",
-        GNOTConfig,
-        GNOT,
-        "Hao et al., GNOT: A General Neural Operator Transformer, ICML 2023",
-    ),
-    "factformer": ModelEntry(
-        "FactFormer",
-        "axial attention",
-        FactFormerConfig,
-        FactFormer,
-        "Li, Shu, Barati Farimani, Scalable Transformer for PDE Surrogate Modeling, NeurIPS 2023",
-    ),
-    "ono": ModelEntry(
-        "ONO",
-        "orthogonal attention",
-        ONOConfig,
-        ONO,
-        "Xiao et al., Improved Operator Learning by Orthogonal Attention, ICML 2024",
-    ),
-    "transolver": ModelEntry(
-        "Transolver",
-        "physics attention",
-        TransolverConfig,
-        Transolver,
-        "Wu et al., Transolver: A Fast Transformer Solver for PDEs, ICML 2024",
-    ),
-    "saot": ModelEntry(
-        "SAOT",
-        "spectral attention",
-        SAOTConfig,
-        SAOT,
-        "Zhou et al., SAOT: An Enhanced Locality-Aware Spectral Transformer, AAAI 2026",
-    ),
+    "cato": ModelEntry(Cato, CatoConfig),
+    "cato_pc": ModelEntry(CatoPC, CatoPCConfig),
+    "fno": ModelEntry(FNO, FNOConfig),
+    "wmt": ModelEntry(WMT, WMTConfig),
+    "u_fno": ModelEntry(UFNO, UFNOConfig),
+    "geo_fno": ModelEntry(GeoFNO, GeoFNOConfig),
+    "u_no": ModelEntry(UNO, UNOConfig),
+    "f_fno": ModelEntry(FFNO, FFNOConfig),
+    "lsm": ModelEntry(LSM, LSMConfig),
+    "galerkin": ModelEntry(Galerkin, GalerkinConfig),
+    "ht_net": ModelEntry(HTNet, HTNetConfig),
+    "oformer": ModelEntry(OFormer, OFormerConfig),
+    "gnot": ModelEntry(GNOT, GNOTConfig),
+    "factformer": ModelEntry(FactFormer, FactFormerConfig),
+    "ono": ModelEntry(ONO, ONOConfig),
+    "transolver": ModelEntry(Transolver, TransolverConfig),
+    "saot": ModelEntry(SAOT, SAOTConfig),
 }
 
 
@@ -181,7 +93,7 @@ def build_model(name: str, config: Any, problem: Problem) -> Operator:
     Args:
         name: A key of `MODELS`.
         config: An instance of that model's config class.
-        problem: What is to be learnt.
+        problem: The problem to learn.
     """
     entry = model_entry(name)
     if not isinstance(config, entry.config):
@@ -199,6 +111,6 @@ def build_model(name: str, config: Any, problem: Problem) -> Operator:
 
 
 def num_parameters(name: str, config: Any, problem: Problem) -> int:
-    """The size of a model, which is not built for it."""
-    with torch.device("meta"):  # shapes without numbers
+    """Number of parameters, without allocating them."""
+    with torch.device("meta"):
         return sum(p.numel() for p in build_model(name, config, problem).parameters())

@@ -10,6 +10,10 @@ Coords = Float[Tensor, "B N D"]
 Features = Float[Tensor, "B N C_in"]
 Times = Float[Tensor, " B"] | None
 """Time in [0, 1] of each sample, for time-conditioned problems."""
+Shape = tuple[int, ...]
+"""Nodes along each mesh axis."""
+Periodic = tuple[bool, ...]
+"""For each mesh axis, whether it is periodic."""
 Mask = Bool[Tensor, "B N"] | None
 """Clouds only: False marks padding."""
 
@@ -17,4 +21,5 @@ Points = Float[Tensor, "B N C"]
 Heads = Float[Tensor, "B M N E"]
 Mesh = Float[Tensor, "B *mesh C"]
 Grid = Float[Tensor, "B C H W"]
-"""Channels first, as convolutions want it."""
+Signal = Float[Tensor, "B C N"]
+"""Channels first, as convolutions expect."""

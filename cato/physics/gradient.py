@@ -29,14 +29,15 @@ from jaxtyping import Float
 from torch import Tensor
 
 from cato.errors import InputError
+from cato.kernels.neighbours import wrap
 from cato.problem import MIN_NODES
 
 SMALLEST_SINE = 1e-6
-"""Mesh directions count as parallel when det / (product of lengths) is below this. A thin cell of
-any aspect ratio passes: the ratio measures angles only."""
+"""Mesh directions count as parallel when det / (product of lengths) is below this. It measures
+angles only, so thin cells of any aspect ratio pass."""
 
 NODES_PER_CHUNK = 2**16
-"""Nodes that `inverse_metric` handles at once; bounds its memory on large training sets."""
+"""Nodes that `inverse_metric` handles at once, to bound its memory."""
 
 
 def gradient(
@@ -51,7 +52,7 @@ def gradient(
         u: Nodal values, the nodes in row-major order of `shape`.
         metric: From `inverse_metric`, one per sample or one for all.
         shape: Nodes along each mesh axis.
-        periodic: For each mesh axis, whether its last node is a neighbour of its first.
+        periodic: Which mesh axes close on themselves.
     """
     field = u.unflatten(1, shape)
     deltas = [
@@ -78,8 +79,7 @@ def inverse_metric(
     Args:
         coords: Node positions of one mesh for all samples (N, D), which gives M = 1, or of one mesh
             per sample (M, N, D).
-        shape: Nodes along each mesh axis.
-        periodic: For each mesh axis, whether its last node is a neighbour of its first.
+        shape, periodic: As for `gradient`.
         period: For each coordinate, the length after which it repeats, or None.
 
     Raises:
@@ -92,9 +92,7 @@ def inverse_metric(
             f"each; got shape {shape} for {num_nodes} nodes with {dimension} coordinates"
         )
     meshes = coords.reshape(-1, num_nodes, dimension)
-    names = (
-        ["the mesh"] if coords.ndim == 2 else [f"mesh of sample {s}" for s in range(len(meshes))]
-    )
+    names = [f"mesh of sample {s}" for s in range(len(meshes))] if coords.ndim > 2 else ["the mesh"]
     inverses = torch.empty(*meshes.shape, dimension, dtype=coords.dtype, device=coords.device)
     step = max(1, NODES_PER_CHUNK // num_nodes)
     for first in range(0, len(meshes), step):
@@ -129,15 +127,6 @@ def _central(edges: Tensor, axis: int, wraps: bool) -> Tensor:
     return extended.narrow(axis, 0, num_nodes) + extended.narrow(axis, 1, num_nodes)
 
 
-def _nearest_image(edges: Tensor, period: tuple[float | None, ...]) -> Tensor:
-    """Edges of the coordinates, shortened by whole periods."""
-    images = [
-        e if length is None else e - length * torch.round(e / length)
-        for e, length in zip(edges.unbind(-1), period, strict=True)
-    ]
-    return torch.stack(images, -1)
-
-
 def _inverse(deltas: list[Tensor]) -> Tensor:
     """Inverse of the matrices with rows Δ_k x."""
     if len(deltas) == 1:
@@ -160,12 +149,13 @@ def _checked_differences(
 
     At every node, each choice of one neighbour per axis spans a corner of a cell. All corners must
     turn the same way as most of their mesh. The determinant of centred differences is the sum of
-    its corner determinants, hence safe; the one-sided ones are checked for themselves.
+    its corner determinants, hence safe; the one-sided ones are checked separately.
     """
-    _reject(~x.isfinite().all(-1), "a coordinate is not a finite number", periodic, names)
+    _reject(~x.isfinite().all(-1), "a coordinate is not finite", periodic, names)
     deltas, neighbours = [], []
     for axis, wraps in enumerate(periodic, start=1):
-        edges = _nearest_image(_edges(x, axis, wraps), period)
+        components = zip(_edges(x, axis, wraps).unbind(-1), period, strict=True)
+        edges = torch.stack([wrap(edge, length) for edge, length in components], -1)
         first, last = edges.narrow(axis, 0, 1), edges.narrow(axis, -1, 1)
         # At a boundary the only neighbour stands for both.
         backward = torch.cat([last if wraps else first, edges], axis).narrow(axis, 0, x.shape[axis])
@@ -184,18 +174,17 @@ def _checked_differences(
 
 
 def _turn(vectors: tuple[Tensor, ...], rounding: Tensor) -> Tensor:
-    """Which way D vectors turn: the sign of their determinant, 0 where they hardly span a volume.
+    """Sign of the determinant of D vectors, 0 if they hardly span a volume.
 
-    That is where the determinant is small against the product of the lengths, or no larger than
-    what rounding of the coordinates can make of it.
+    That is, if it is small against the product of the lengths or within the rounding error of the
+    coordinates.
     """
     sizes = [vector.abs() for vector in vectors]
     noise = _permanent([size + rounding for size in sizes]) - _permanent(sizes)
     volume = _determinant(vectors)
     lengths = prod(vector.norm(dim=-1) for vector in vectors)
-    return torch.where(volume.abs() > SMALLEST_SINE * lengths + noise, volume.sign(), 0).to(
-        torch.int8
-    )
+    spans = volume.abs() > SMALLEST_SINE * lengths + noise
+    return torch.where(spans, volume.sign(), 0).to(torch.int8)
 
 
 def _determinant(vectors: tuple[Tensor, ...]) -> Tensor:
@@ -220,13 +209,12 @@ def _reject(bad: Tensor, what: str, periodic: tuple[bool, ...], names: list[str]
         return
     sample = int(bad.flatten(1).any(1).nonzero()[0])
     faults = bad[sample]
-    worst = torch.unravel_index(faults.int().argmax(), faults.shape)
-    node = tuple(int(i) for i in worst)
-    message = f"{names[sample]}, node {node}: {what}, so that no gradient exists there"
+    node = tuple(int(i) for i in torch.unravel_index(faults.int().argmax(), faults.shape))
+    message = f"{names[sample]}, node {node}: {what}, so no gradient exists there"
     num_faulty = int((faults > 0).sum())
     if num_faulty > 1:
         message += f" (and at {num_faulty - 1} more of {faults.numel()} nodes)"
-    message += "; mend the mesh, or train without the gradient terms of the loss"
+    message += "; fix the mesh, or train without the gradient terms of the loss"
     seam = [k for k, wraps in enumerate(periodic) if wraps and node[k] in (0, faults.shape[k] - 1)]
     if seam:
         message += (

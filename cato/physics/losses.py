@@ -36,10 +36,13 @@ EPSILON = 1e-12
 VALUES_PER_CHUNK = 2**18
 """Target values that `gradient_rms` differentiates at once."""
 
+Fields = Float[Tensor, "B N C"]
+Mask = Bool[Tensor, "B N"] | None
+
 
 @dataclass(frozen=True)
 class LossConfig:
-    """Weights of the terms beside the value term; a term with weight 0 is not computed.
+    """Weights of the terms next to the value term; a term with weight 0 is not computed.
 
     Attributes:
         gradient: λ_g, gradient of the prediction against that of the target.
@@ -77,7 +80,7 @@ class PhysicalLoss(nn.Module):
     Args:
         config: Weights of the terms.
         problem: Gives the mesh; gradient terms need a grid or a mesh.
-        scale: From `gradient_rms` on the training set; only where `config.needs_scale`.
+        scale: From `gradient_rms` on the training set; only if `config.needs_scale`.
     """
 
     scale: Tensor
@@ -90,7 +93,7 @@ class PhysicalLoss(nn.Module):
         self.problem = problem
         if self.config.needs_metric and problem.geometry == "cloud":
             raise InputError(
-                f"the loss terms gradient, flux, consistency and gdl need a grid or a mesh, but "
+                f"the loss terms gradient, flux, consistency and gdl need a grid or a mesh, and "
                 f"{problem.name!r} is a cloud; set their weights to 0"
             )
         if not self.config.needs_scale:
@@ -103,19 +106,19 @@ class PhysicalLoss(nn.Module):
         for name, value in zip(problem.outputs, scale.tolist(), strict=True):
             if not 0 < value < float("inf"):
                 raise InputError(
-                    f"output {name!r} has a training gradient of RMS {value}, which is no unit to "
-                    f"measure in; set gradient_scale to 'raw' or the gradient weights to 0"
+                    f"output {name!r} has a training gradient of RMS {value}, which cannot be a "
+                    f"unit; set gradient_scale to 'raw' or the gradient weights to 0"
                 )
         self.register_buffer("scale", scale.unsqueeze(-1), persistent=False)
 
     def forward(
         self,
-        values: Float[Tensor, "B N C"],
-        target: Float[Tensor, "B N C"],
+        values: Fields,
+        target: Fields,
         *,
         flux: Float[Tensor, "B N C D"] | None = None,
         metric: Float[Tensor, "#B N D D"] | None = None,
-        mask: Bool[Tensor, "B N"] | None = None,
+        mask: Mask = None,
         weights: Float[Tensor, " B"] | None = None,
     ) -> tuple[Float[Tensor, ""], dict[str, Float[Tensor, ""]]]:
         """The total to minimise, and each term that was computed, unweighted and detached.
@@ -123,11 +126,11 @@ class PhysicalLoss(nn.Module):
         Args:
             values: Predicted fields û, in physical units as all other arguments.
             target: True fields u.
-            flux: Predicted gradient q̂; needed where `config.needs_flux`.
-            metric: From `inverse_metric`; needed where `config.needs_metric`.
-            mask: Clouds only: False marks padding, which counts nowhere.
-            weights: Share of each sample in the mean, 1/B unless given. Shards of one batch of B
-                samples, each with weights 1/B, have losses and gradients that sum to the whole's.
+            flux: Predicted gradient q̂; needed if `config.needs_flux`.
+            metric: From `inverse_metric`; needed if `config.needs_metric`.
+            mask: Clouds only: False marks padding, which does not count.
+            weights: Share of each sample in the mean, 1/B by default. With 1/B of the whole
+                batch, losses and gradients of its shards sum to those of the batch.
         """
         terms = {"value": _relative_error(values, target, mask)}
         if self.config.needs_metric:
@@ -137,9 +140,8 @@ class PhysicalLoss(nn.Module):
             weights = torch.full_like(terms["value"], 1 / len(values))
         means = {name: weights @ term for name, term in terms.items()}
         total = means["value"]
-        for name, mean in means.items():
-            if name != "value":
-                total = total + getattr(self.config, name) * mean
+        for name in list(means)[1:]:
+            total = total + getattr(self.config, name) * means[name]
         return total, {name: mean.detach() for name, mean in means.items()}
 
     def _gradient_terms(
@@ -148,9 +150,7 @@ class PhysicalLoss(nn.Module):
         """The terms with a weight, for every sample."""
         config, problem = self.config, self.problem
         if metric is None:
-            raise InputError(
-                "the gradient terms of the loss need a metric; pass inverse_metric(...)"
-            )
+            raise InputError("the gradient terms need a metric; pass inverse_metric(...)")
         true = gradient(target, metric, problem.shape, problem.periodic)
         predicted = gradient(values, metric, problem.shape, problem.periodic)
         terms = {}
@@ -176,11 +176,7 @@ class PhysicalLoss(nn.Module):
         return (difference / self.scale).square().sum(-1).mean((1, 2))
 
 
-def _relative_error(
-    values: Float[Tensor, "B N C"],
-    target: Float[Tensor, "B N C"],
-    mask: Bool[Tensor, "B N"] | None = None,
-) -> Float[Tensor, " B"]:
+def _relative_error(values: Fields, target: Fields, mask: Mask = None) -> Float[Tensor, " B"]:
     """‖û − u‖ / (‖u‖ + ε) of every sample; its derivative at û = u is 0."""
     if mask is not None:
         padding = ~mask.unsqueeze(-1)
@@ -198,13 +194,8 @@ def gradient_rms(
 ) -> Float[Tensor, " C"]:
     """Root of the mean over samples, frames and nodes of |∇u|², for each output channel.
 
-    Computed in float64 on the CPU, a few samples at a time; returned like `targets`.
-
-    Args:
-        targets: True fields of the training set; a frame axis may stand after the samples.
-        metric: From `inverse_metric`, one per sample or one for all.
-        shape: Nodes along each mesh axis.
-        periodic: For each mesh axis, whether its last node is a neighbour of its first.
+    Computed in float64 on the CPU, a few samples at a time; returned like `targets`, which may have
+    a frame axis after the samples. Other arguments as for `gradient`.
     """
     num_nodes, num_channels = targets.shape[-2:]
     frames = targets.flatten(1, -3) if targets.ndim > 3 else targets.unsqueeze(1)

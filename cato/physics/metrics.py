@@ -12,19 +12,14 @@ from torch import Tensor
 
 from cato.errors import InputError
 
+Mask = Bool[Tensor, "B N"] | None
+"""False marks padded nodes, which do not count."""
+
 
 def relative_l2(
-    prediction: Float[Tensor, "B *T N C"],
-    target: Float[Tensor, "B *T N C"],
-    mask: Bool[Tensor, "B N"] | None = None,
+    prediction: Float[Tensor, "B *T N C"], target: Float[Tensor, "B *T N C"], mask: Mask = None
 ) -> Float[Tensor, " B"]:
-    """Relative error of every sample, over all its frames, nodes and channels jointly.
-
-    Args:
-        prediction: Predicted fields.
-        target: True fields.
-        mask: False marks padded nodes, which do not count.
-    """
+    """Relative error of every sample, over all its frames, nodes and channels jointly."""
     if mask is not None:
         padding = ~mask.view(len(mask), *[1] * (target.ndim - 3), -1, 1)
         prediction, target = prediction.masked_fill(padding, 0), target.masked_fill(padding, 0)
@@ -34,9 +29,7 @@ def relative_l2(
 
 
 def relative_l2_per_frame(
-    prediction: Float[Tensor, "B T N C"],
-    target: Float[Tensor, "B T N C"],
-    mask: Bool[Tensor, "B N"] | None = None,
+    prediction: Float[Tensor, "B T N C"], target: Float[Tensor, "B T N C"], mask: Mask = None
 ) -> Float[Tensor, "B T"]:
     """Relative error of every frame of a rollout by itself."""
     frames = zip(prediction.unbind(1), target.unbind(1), strict=True)
@@ -66,7 +59,7 @@ def summarise(errors: Float[Tensor, " B"]) -> ErrorSummary:
     """Summary of the errors of `relative_l2`."""
     count = len(errors)
     if count == 0:
-        raise InputError("there is no sample to summarise the errors of; give at least one")
+        raise InputError("no errors to summarise; give at least one sample")
     errors = errors.to("cpu", torch.float64)
     # By rank and not by interpolation, which makes NaN of an infinite error.
     ranked = errors.sort().values

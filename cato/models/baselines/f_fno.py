@@ -98,6 +98,9 @@ class FactorizedLayer(nn.Module):
 class FFNO(GridOperator):
     """Factorized Fourier neural operator."""
 
+    title, family = "F-FNO", "Fourier"
+    reference = "Tran et al., Factorized Fourier Neural Operators, ICLR 2023"
+
     def __init__(self, config: FFNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         hidden = config.mlp_ratio * config.width

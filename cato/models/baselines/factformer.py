@@ -129,6 +129,10 @@ class FactFormerBlock(nn.Module):
 class FactFormer(PointOperator):
     """Factorised transformer for grids and structured meshes of 1 to 3 axes."""
 
+    title, family = "FactFormer", "axial attention"
+    reference = (
+        "Li, Shu, Barati Farimani, Scalable Transformer for PDE Surrogate Modeling, NeurIPS 2023"
+    )
     geometries: ClassVar = ("grid", "mesh")
     why_not_cloud: ClassVar[str] = "its kernels belong to the axes of a mesh"
 

@@ -35,6 +35,9 @@ class FNOConfig(GridConfig):
 class FNO(GridOperator):
     """Fourier neural operator."""
 
+    title, family = "FNO", "Fourier"
+    reference = "Li et al., Fourier Neural Operator for Parametric PDEs, ICLR 2021"
+
     def __init__(self, config: FNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         self.layers = nn.ModuleList(

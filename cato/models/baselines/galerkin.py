@@ -37,7 +37,7 @@ from cato.models.layers.mlp import MLP, ChannelLinear
 from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
 from cato.models.layers.spectral import FourierLayer
 from cato.models.layers.symbolic_sizes import ceil_divide, larger
-from cato.models.shapes import Coords, Grid, Heads, Mask, Points
+from cato.models.shapes import Coords, Grid, Heads, Mask, Periodic, Points, Shape, Signal
 from cato.problem import Problem
 
 _PADDING = 0.1
@@ -60,9 +60,7 @@ class GalerkinConfig(PointConfig):
     """Grids and meshes: frequencies that the Fourier layers keep along each axis."""
 
 
-def interpolation(
-    size: int, new_size: int, wraps: bool, like: Tensor
-) -> Float[Tensor, "new_size size"]:
+def interpolation(size: int, new_size: int, wraps: bool, like: Tensor) -> Tensor:
     """The matrix of linear interpolation from `size` to `new_size` equidistant nodes of an axis.
 
     The end nodes are kept; on an axis that wraps, the first node is, and the last is followed by
@@ -80,9 +78,7 @@ def interpolation(
     return (1 - distance.abs()).clamp_min(0).to(like.dtype)
 
 
-def interpolate(
-    h: Float[Tensor, "B C H W"], shape: tuple[int, ...], periodic: tuple[bool, ...]
-) -> Float[Tensor, "B C new_H new_W"]:
+def interpolate(h: Grid, shape: Shape, periodic: Periodic) -> Float[Tensor, "B C new_H new_W"]:
     """The same function on a mesh of another shape, by linear interpolation along both axes."""
     rows, columns = (
         interpolation(size, new_size, wraps, h)
@@ -140,14 +136,14 @@ class GalerkinLayer(nn.Module):
 class Scaler(nn.Module):
     """A convolution, an interpolation onto another mesh, and a residual convolution there."""
 
-    def __init__(self, num_in: int, width: int, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, num_in: int, width: int, periodic: Periodic) -> None:
         super().__init__()
         self.periodic = periodic
         self.first = Stencil(num_in, width, periodic)
         self.second = Stencil(width, width, periodic)
 
     def forward(
-        self, h: Float[Tensor, "B C_in H W"], shape: tuple[int, ...]
+        self, h: Float[Tensor, "B C_in H W"], shape: Shape
     ) -> Float[Tensor, "B C new_H new_W"]:
         h = interpolate(F.silu(self.first(h)), shape, self.periodic)
         return h + F.silu(self.second(h))
@@ -164,10 +160,9 @@ class SpectralDecoder(nn.Module):
         self.frame = MeshFrame(problem.periodic, _PADDING)
         self.out = MLP(width, config.hidden, problem.num_outputs, F.silu)
 
-    def forward(self, h: Grid, coords: Float[Tensor, "B D H W"]) -> Float[Tensor, "B N C_out"]:
-        h = self.lift(torch.cat((h, coords), dim=1))
-        nodes = self.frame(h.flatten(2), self.transform, coords.flatten(2).mT, h.shape[2:])
-        return self.out(nodes.transpose(1, 2))
+    def forward(self, h: Signal, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
+        h = self.lift(torch.cat((h, nodes.coords.transpose(1, 2)), dim=1))
+        return self.out(self.frame(h, self.transform, nodes).transpose(1, 2))
 
     def transform(self, h: Grid) -> Grid:
         """The Fourier layers."""
@@ -178,6 +173,9 @@ class SpectralDecoder(nn.Module):
 
 class Galerkin(PointOperator):
     """Transformer with Galerkin-type attention."""
+
+    title, family = "Galerkin", "linear attention"
+    reference = "Cao, Choose a Transformer: Fourier or Galerkin, NeurIPS 2021"
 
     def __init__(self, config: GalerkinConfig, problem: Problem) -> None:
         super().__init__(config, problem)
@@ -210,9 +208,9 @@ class Galerkin(PointOperator):
         coarse, fine = self.coarse(shape), coords.transpose(1, 2).unflatten(2, shape)
         places = interpolate(fine, coarse, self.problem.periodic).flatten(2).transpose(1, 2)
         h = self.transform(h, places, None).transpose(1, 2).unflatten(2, coarse)
-        return self.spectral_decoder(self.upscaler(h, shape), fine)
+        return self.spectral_decoder(self.upscaler(h, shape).flatten(2), nodes)
 
-    def coarse(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+    def coarse(self, shape: Shape) -> Shape:
         """The mesh on which nodes attend."""
         return tuple(ceil_divide(size, self.config.downscale) for size in shape)
 

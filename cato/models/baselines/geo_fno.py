@@ -58,6 +58,9 @@ class PlacedFourierLayer(nn.Module):
 class GeoFNO(GridOperator):
     """Fourier neural operator on a computational grid."""
 
+    title, family = "GEO-FNO", "Fourier"
+    reference = "Li et al., Fourier Neural Operator with Learned Deformations, JMLR 2023"
+
     def __init__(self, config: GeoFNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         self.layers = nn.ModuleList(

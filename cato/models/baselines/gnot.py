@@ -123,6 +123,9 @@ class GNOTBlock(nn.Module):
 class GNOT(PointOperator):
     """General Neural Operator Transformer."""
 
+    title, family = "GNOT", "linear attention"
+    reference = "Hao et al., GNOT: A General Neural Operator Transformer, ICML 2023"
+
     def __init__(self, config: GNOTConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width = config.width

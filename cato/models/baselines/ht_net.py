@@ -47,6 +47,10 @@ _MARGIN = 0.1
 _READ_OUT = 128
 """Hidden width of the last MLP."""
 
+Rows = Float[Tensor, "B H W C"]
+Inside = Float[Tensor, "H W 1"]
+"""1 at the nodes of the mesh, 0 at its padding."""
+
 
 @dataclass(frozen=True)
 class HTNetConfig(PointConfig):
@@ -69,13 +73,7 @@ class HTNetConfig(PointConfig):
 
 
 class WindowAttention(nn.Module):
-    """A(h) inside windows.
-
-    Args:
-        width: Channels C of the input and the result.
-        heads: Heads M; must divide the width.
-        window: Nodes w along each side of a window.
-    """
+    """A(h) inside windows of `window` × `window` nodes."""
 
     offsets: Tensor
 
@@ -91,36 +89,22 @@ class WindowAttention(nn.Module):
         offsets = (nodes[:, None] - nodes[None] + window - 1).movedim(-1, 0)
         self.register_buffer("offsets", offsets, persistent=False)
 
-    def forward(
-        self, h: Float[Tensor, "B H W C"], inside: Float[Tensor, "H W 1"]
-    ) -> Float[Tensor, "B H W C"]:
+    def forward(self, h: Rows, inside: Inside) -> Rows:
         """Attend; nodes where `inside` is 0 are ignored. H and W are multiples of w."""
+        w, m = self.window, self.heads
         q, k, v = self.qkv(h).chunk(3, dim=-1)
-        q, k, v = (self.partition(x) for x in (q, k, v * inside))
+        q, k, v = (
+            rearrange(x, "b (i p) (j q) (m c) -> b (i j) m (p q) c", p=w, q=w, m=m)
+            for x in (q, k, v * inside)
+        )
         rows, columns = self.offsets
-        scores = (q / self.window**2) @ k.mT + self.bias[:, rows, columns]
-        return self.out(self.assemble(scores @ v, h.shape[1] // self.window))
-
-    def partition(self, x: Float[Tensor, "B H W C"]) -> Float[Tensor, "B windows M n c"]:
-        """Windows, heads, nodes of a window."""
-        w = self.window
-        return rearrange(x, "b (i p) (j q) (m c) -> b (i j) m (p q) c", p=w, q=w, m=self.heads)
-
-    def assemble(
-        self, x: Float[Tensor, "B windows M n c"], num_rows: int
-    ) -> Float[Tensor, "B H W C"]:
-        """Inverse of `partition`."""
-        return rearrange(x, "b (i j) m (p q) c -> b (i p) (j q) (m c)", i=num_rows, p=self.window)
+        z = ((q / w**2) @ k.mT + self.bias[:, rows, columns]) @ v
+        num_rows = h.shape[1] // w
+        return self.out(rearrange(z, "b (i j) m (p q) c -> b (i p) (j q) (m c)", i=num_rows, p=w))
 
 
 class Hierarchy(nn.Module):
-    """The blocks of one level and, merged, all coarser levels.
-
-    Args:
-        width: Channels C of this level.
-        num_coarser: Levels below this one.
-        config: Settings of the blocks.
-    """
+    """The blocks of one level of `width` channels and, merged, `num_coarser` coarser levels."""
 
     def __init__(self, width: int, num_coarser: int, config: HTNetConfig) -> None:
         super().__init__()
@@ -136,9 +120,7 @@ class Hierarchy(nn.Module):
             self.coarser = Hierarchy(2 * width, num_coarser - 1, config)
             self.decompose = nn.Linear(2 * width, 4 * width)
 
-    def forward(
-        self, h: Float[Tensor, "B H W C"], inside: Float[Tensor, "H W 1"]
-    ) -> Float[Tensor, "B H W C"]:
+    def forward(self, h: Rows, inside: Inside) -> Rows:
         """Update this level; nodes where `inside` is 0 are padding."""
         for block in self.blocks:
             h = block(h, inside)
@@ -154,6 +136,10 @@ class Hierarchy(nn.Module):
 class HTNet(PointOperator):
     """Hierarchical transformer for grids and structured meshes of 2 axes."""
 
+    title, family = "HT-Net", "window attention"
+    reference = (
+        "Liu et al., Mitigating Spectral Bias for the Multiscale Operator Learning, JCP 2024"
+    )
     geometries: ClassVar = ("grid", "mesh")
     why_not_cloud: ClassVar[str] = "its windows and their hierarchy are cut from the rows of a mesh"
 
@@ -179,7 +165,7 @@ class HTNet(PointOperator):
         h = h.unflatten(1, nodes.shape)
         padded = pad_to_multiple(h, (self.multiple, self.multiple), self.problem.periodic)
         h = self.norm(self.hierarchy(*padded)[:, :num_rows, :num_columns])
-        h = self.frame(h.flatten(1, 2).mT, self.decoder, nodes.coords, nodes.shape)
+        h = self.frame(h.flatten(1, 2).mT, self.decoder, nodes)
         return self.head(h).mT
 
     def hidden_matrices(self) -> list[nn.Parameter]:

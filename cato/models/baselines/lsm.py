@@ -35,7 +35,7 @@ from cato.config import Count, Fraction
 from cato.models.layers.attention import check_heads
 from cato.models.layers.grid_operator import GridConfig, GridOperator
 from cato.models.layers.mesh import Stencil, pad_to_multiple
-from cato.models.shapes import Grid
+from cato.models.shapes import Grid, Periodic
 from cato.problem import Problem
 
 
@@ -46,7 +46,7 @@ class LSMConfig(GridConfig):
     width: Count = 32
     """Channels C of the finest level; must be a multiple of the heads."""
     padding: Fraction = 0.0
-    """Zeros after the end of every axis that is not periodic; patches pad for themselves."""
+    """Zeros after the end of every axis that is not periodic; patches have their own padding."""
     levels: Count = 5
     """Levels of the U-Net."""
     patch: tuple[Count, Count] = (6, 6)
@@ -60,12 +60,7 @@ class LSMConfig(GridConfig):
 
 
 class LatentBasis(nn.Module):
-    """T + w_0 + Σ_k [w_k cos(kπT/K) + w'_k sin(kπT/K)], with weights for every channel.
-
-    Args:
-        width: Channels C.
-        num_functions: K.
-    """
+    """T + w_0 + Σ_k [w_k cos(kπT/K) + w'_k sin(kπT/K)], with weights for every channel."""
 
     def __init__(self, width: int, num_functions: int) -> None:
         super().__init__()
@@ -83,15 +78,9 @@ class LatentBasis(nn.Module):
 
 
 class LatentSpectral(nn.Module):
-    """Encoding, spectral update and decoding in every patch.
+    """Encoding, spectral update and decoding in every patch."""
 
-    Args:
-        width: Channels C of the level.
-        config: Patches, tokens, basis and heads.
-        periodic: Which axes of the mesh close on themselves.
-    """
-
-    def __init__(self, width: int, config: LSMConfig, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, width: int, config: LSMConfig, periodic: Periodic) -> None:
         super().__init__()
         self.patch, self.heads, self.periodic = config.patch, config.heads, periodic
         check_heads(width, config.heads)
@@ -118,24 +107,21 @@ class LatentSpectral(nn.Module):
         keys, values = (self.split(x) for x in self.key_value(nodes).chunk(2, dim=-1))
         latent = self.latent.to(keys.dtype).expand(nodes.shape[0], -1, -1, -1)
         tokens = latent + F.scaled_dot_product_attention(latent, keys, values, attn_mask=seen)
-        tokens = self.split(self.basis(self.join(tokens)))
+        tokens = self.split(self.basis(tokens.transpose(1, 2).flatten(2)))
         queries = self.split(self.query(nodes))
         tokens = tokens.to(queries.dtype)  # autocast leaves them in the precision of the basis
-        return self.join(F.scaled_dot_product_attention(queries, tokens, tokens))
+        z = F.scaled_dot_product_attention(queries, tokens, tokens)
+        return z.transpose(1, 2).flatten(2)
 
     def split(self, x: Float[Tensor, "P n C"]) -> Float[Tensor, "P M n c"]:
         """Channels to heads."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
-    def join(self, x: Float[Tensor, "P M n c"]) -> Float[Tensor, "P n C"]:
-        """Inverse of `split`."""
-        return x.transpose(1, 2).flatten(2)
-
 
 class DoubleConv(nn.Sequential):
     """Twice: stencil, batch norm, ReLU."""
 
-    def __init__(self, num_in: int, hidden: int, num_out: int, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, num_in: int, hidden: int, num_out: int, periodic: Periodic) -> None:
         super().__init__(
             Stencil(num_in, hidden, periodic, bias=False),
             nn.BatchNorm2d(hidden),
@@ -147,17 +133,10 @@ class DoubleConv(nn.Sequential):
 
 
 class Level(nn.Module):
-    """One level of the U-Net with all coarser ones; as many channels go out as come in.
-
-    Args:
-        num_in: Channels that come in.
-        widths: Channels of this level and the coarser ones.
-        config: Settings of the latent spectral blocks.
-        periodic: Which axes of the mesh close on themselves.
-    """
+    """One level of the U-Net with all coarser ones, of `widths` channels."""
 
     def __init__(
-        self, num_in: int, widths: list[int], config: LSMConfig, periodic: tuple[bool, ...]
+        self, num_in: int, widths: list[int], config: LSMConfig, periodic: Periodic
     ) -> None:
         super().__init__()
         self.periodic = periodic
@@ -190,6 +169,9 @@ class Level(nn.Module):
 
 class LSM(GridOperator):
     """Latent spectral model."""
+
+    title, family = "LSM", "latent spectral"
+    reference = "Wu et al., Solving High-Dimensional PDEs with Latent Spectral Models, ICML 2023"
 
     def __init__(self, config: LSMConfig, problem: Problem) -> None:
         super().__init__(config, problem)

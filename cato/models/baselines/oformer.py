@@ -176,6 +176,9 @@ class Decoder(nn.Module):
 class OFormer(PointOperator):
     """Operator transformer with rotary Galerkin attention."""
 
+    title, family = "OFormer", "linear attention"
+    reference = "Li, Meidani, Barati Farimani, Transformer for PDEs' Operator Learning, TMLR 2023"
+
     def __init__(self, config: OFormerConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width = config.width

@@ -153,6 +153,8 @@ class ONOBlock(nn.Module):
 class ONO(PointOperator):
     """Orthogonal Neural Operator."""
 
+    title, family = "ONO", "orthogonal attention"
+    reference = "Xiao et al., Improved Operator Learning by Orthogonal Attention, ICML 2024"
     blocks: nn.ModuleList
 
     def __init__(self, config: ONOConfig, problem: Problem) -> None:

@@ -39,7 +39,7 @@ from cato.models.layers.embedding import ReferenceGrid, time_embedding
 from cato.models.layers.mesh import Stencil
 from cato.models.layers.mlp import MLP, start_small
 from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
-from cato.models.shapes import Coords, Features, Mask, Mesh, Points
+from cato.models.shapes import Coords, Mask, Mesh, Periodic, Points, Shape
 from cato.problem import Problem
 
 
@@ -74,7 +74,7 @@ def haar(x: Mesh) -> Float[Tensor, "B *half C2"]:
     return x
 
 
-def inverse_haar(x: Float[Tensor, "B *half C2"], shape: tuple[int, ...]) -> Mesh:
+def inverse_haar(x: Float[Tensor, "B *half C2"], shape: Shape) -> Mesh:
     """Inverse of `haar` on a mesh of `shape`."""
     for axis in reversed(range(1, x.ndim - 1)):
         total, difference = x.chunk(2, dim=-1)
@@ -134,7 +134,7 @@ class ChannelNorm(nn.BatchNorm1d):
 class Filter(nn.Module):
     """BN(stencil(s)) of the coefficients on a mesh of two axes."""
 
-    def __init__(self, width: int, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, width: int, periodic: Periodic) -> None:
         super().__init__()
         self.stencil = Stencil(width, width, periodic, bias=False)
         self.norm = ChannelNorm(width)
@@ -153,9 +153,7 @@ class WaveletBranch(nn.Module):
         periodic: Which of them are periodic, for the stencil; None for no stencil.
     """
 
-    def __init__(
-        self, width: int, heads: int, num_axes: int, periodic: tuple[bool, ...] | None
-    ) -> None:
+    def __init__(self, width: int, heads: int, num_axes: int, periodic: Periodic | None) -> None:
         super().__init__()
         self.heads = heads
         reduced = width // 2**num_axes
@@ -178,9 +176,7 @@ class WaveletBranch(nn.Module):
 class SpectralAttention(nn.Module):
     """A = g F + (1 − g) W. Arguments as for `WaveletBranch`."""
 
-    def __init__(
-        self, width: int, heads: int, num_axes: int, periodic: tuple[bool, ...] | None
-    ) -> None:
+    def __init__(self, width: int, heads: int, num_axes: int, periodic: Periodic | None) -> None:
         super().__init__()
         self.fourier = FourierBranch(width, heads)
         self.wavelet = WaveletBranch(width, heads, num_axes, periodic)
@@ -195,6 +191,8 @@ class SpectralAttention(nn.Module):
 class SAOT(PointOperator):
     """Spectral Attention Operator Transformer."""
 
+    title, family = "SAOT", "spectral attention"
+    reference = "Zhou et al., SAOT: An Enhanced Locality-Aware Spectral Transformer, AAAI 2026"
     permutation_equivariant: ClassVar = False
 
     def __init__(self, config: SAOTConfig, problem: Problem) -> None:
@@ -220,13 +218,13 @@ class SAOT(PointOperator):
         self.head = nn.Linear(width, problem.num_outputs)
         self.apply(start_small)
 
-    def hide_padding(
-        self, coords: Coords, features: Features, mask: Mask
-    ) -> tuple[Coords, Features]:
-        raise InputError(
-            "SAOT transforms all points as one sequence, so padding would change the others; "
-            "pass clouds of equal size without a mask, or choose another model"
-        )
+    def hide_padding(self, nodes: Nodes) -> Nodes:
+        if nodes.mask is not None:
+            raise InputError(
+                "SAOT transforms all points as one sequence, so padding would change the others; "
+                "pass clouds of equal size without a mask, or choose another model"
+            )
+        return nodes
 
     def positions(self, coords: Coords, mask: Mask) -> Float[Tensor, "B N F"]:
         return self.place(coords)

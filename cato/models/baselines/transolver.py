@@ -32,7 +32,7 @@ from cato.models.layers.mesh import Stencil
 from cato.models.layers.mlp import MLP, start_small
 from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
 from cato.models.layers.slice_attention import PointSliceAttention, SliceAttention
-from cato.models.shapes import Coords, Mask, Points
+from cato.models.shapes import Coords, Mask, Periodic, Points
 from cato.problem import Problem
 
 
@@ -52,7 +52,7 @@ class TransolverConfig(PointConfig):
 class MeshSliceAttention(nn.Module):
     """Physics attention on a mesh: x and f are 3 × 3 convolutions, computed as one."""
 
-    def __init__(self, config: TransolverConfig, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, config: TransolverConfig, periodic: Periodic) -> None:
         super().__init__()
         self.project = Stencil(config.width, 2 * config.width, periodic)
         self.attention = SliceAttention(config.width, config.heads, config.slices)
@@ -65,6 +65,9 @@ class MeshSliceAttention(nn.Module):
 
 class Transolver(PointOperator):
     """Transformer with physics attention."""
+
+    title, family = "Transolver", "physics attention"
+    reference = "Wu et al., Transolver: A Fast Transformer Solver for PDEs, ICML 2024"
 
     def __init__(self, config: TransolverConfig, problem: Problem) -> None:
         super().__init__(config, problem)

@@ -24,7 +24,7 @@ from cato.config import Count
 from cato.models.layers.grid_operator import GridConfig, GridOperator
 from cato.models.layers.mesh import Stencil
 from cato.models.layers.spectral import FourierLayer
-from cato.models.shapes import Grid
+from cato.models.shapes import Grid, Periodic, Shape
 from cato.problem import Problem
 
 _SLOPE = 0.1
@@ -46,7 +46,7 @@ class UFNOConfig(GridConfig):
 class Convolution(nn.Module):
     """3 × 3 convolution, batch norm, LeakyReLU; a stride of 2 halves the mesh, rounding up."""
 
-    def __init__(self, width: int, periodic: tuple[bool, ...], stride: int = 1) -> None:
+    def __init__(self, width: int, periodic: Periodic, stride: int = 1) -> None:
         super().__init__()
         self.convolve = Stencil(width, width, periodic, bias=False, stride=stride)
         self.norm = nn.BatchNorm2d(width)
@@ -58,7 +58,7 @@ class Convolution(nn.Module):
 class Expansion(nn.Module):
     """4 × 4 transposed convolution with stride 2 and LeakyReLU, on the mesh of the skip."""
 
-    def __init__(self, num_in: int, num_out: int, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, num_in: int, num_out: int, periodic: Periodic) -> None:
         super().__init__()
         rows, columns = (int(wraps) for wraps in periodic)
         self.wrap = (columns, columns, rows, rows)  # F.pad begins with the last axis
@@ -76,7 +76,7 @@ class Expansion(nn.Module):
 class UNet(nn.Module):
     """Three levels down and up again; the mesh and the channels come back as they were."""
 
-    def __init__(self, width: int, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, width: int, periodic: Periodic) -> None:
         super().__init__()
         self.down = nn.ModuleList(
             (
@@ -103,7 +103,7 @@ class UNet(nn.Module):
 class UFourierLayer(FourierLayer):
     """K x + W x + b + U x."""
 
-    def __init__(self, width: int, modes: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
+    def __init__(self, width: int, modes: Shape, periodic: Periodic) -> None:
         super().__init__(width, width, modes)
         self.unet = UNet(width, periodic)
 
@@ -113,6 +113,11 @@ class UFourierLayer(FourierLayer):
 
 class UFNO(GridOperator):
     """Fourier neural operator with U-Net branches."""
+
+    title, family = "U-FNO", "Fourier"
+    reference = (
+        "Wen et al., U-FNO: an Enhanced Fourier Neural Operator, Advances in Water Resources 2022"
+    )
 
     def __init__(self, config: UFNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)

@@ -25,7 +25,7 @@ from cato.models.layers.grid_operator import GridConfig, GridOperator
 from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.spectral import SpectralConv, resample
 from cato.models.layers.symbolic_sizes import larger, share_of
-from cato.models.shapes import Grid
+from cato.models.shapes import Grid, Shape
 from cato.problem import Problem
 
 _RESOLUTIONS = (1.0, 0.75, 0.5, 0.25)
@@ -47,13 +47,13 @@ class UNOConfig(GridConfig):
 class OperatorBlock(nn.Module):
     """σ(K x + W x + b) on another mesh."""
 
-    def __init__(self, num_in: int, num_out: int, modes: tuple[int, ...]) -> None:
+    def __init__(self, num_in: int, num_out: int, modes: Shape) -> None:
         super().__init__()
         self.spectral = SpectralConv(num_in, num_out, modes)
         self.pointwise = ChannelLinear(num_in, num_out)
 
     def forward(
-        self, x: Float[Tensor, "B C_in H W"], shape: tuple[int, ...]
+        self, x: Float[Tensor, "B C_in H W"], shape: Shape
     ) -> Float[Tensor, "B C_out H2 W2"]:
         """Apply it; the result lives on a mesh of the given shape."""
         return F.gelu(self.spectral(x, shape) + resample(self.pointwise(x), shape))
@@ -61,6 +61,9 @@ class OperatorBlock(nn.Module):
 
 class UNO(GridOperator):
     """U-shaped neural operator."""
+
+    title, family = "U-NO", "Fourier"
+    reference = "Rahman, Ross, Azizzadenesheli, U-NO: U-shaped Neural Operators, TMLR 2023"
 
     def __init__(self, config: UNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
@@ -90,6 +93,6 @@ class UNO(GridOperator):
         return self.out(x)
 
 
-def level_shapes(shape: tuple[int, ...]) -> list[tuple[int, ...]]:
+def level_shapes(shape: Shape) -> list[Shape]:
     """The meshes of all levels, finest first."""
     return [tuple(larger(2, share_of(r, n)) for n in shape) for r in _RESOLUTIONS]

@@ -33,7 +33,7 @@ from cato.models.layers.latent_grid import GeoConfig
 from cato.models.layers.mesh import Stencil
 from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.spectral import SpectralConv, resample
-from cato.models.shapes import Grid
+from cato.models.shapes import Grid, Periodic, Shape
 from cato.problem import Problem
 
 
@@ -112,7 +112,7 @@ class Multiwavelet(nn.Module):
 class SpectralKernel(nn.Module):
     """A: a spectral convolution of every kind of detail, ReLU, a linear map of them all."""
 
-    def __init__(self, width: int, modes: tuple[int, ...]) -> None:
+    def __init__(self, width: int, modes: Shape) -> None:
         super().__init__()
         self.kinds = nn.ModuleList(SpectralConv(width, width, modes) for _ in range(3))
         self.out = ChannelLinear(3 * width, 3 * width)
@@ -125,7 +125,7 @@ class SpectralKernel(nn.Module):
 class LocalKernel(nn.Module):
     """B or C: a 3 × 3 convolution, ReLU, a linear map."""
 
-    def __init__(self, num_in: int, width: int, num_out: int, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, num_in: int, width: int, num_out: int, periodic: Periodic) -> None:
         super().__init__()
         self.stencil = Stencil(num_in, width, periodic)
         self.out = ChannelLinear(width, num_out)
@@ -137,7 +137,7 @@ class LocalKernel(nn.Module):
 class MultiwaveletLayer(nn.Module):
     """The operator of the module's docstring, on meshes whose sides are powers of two."""
 
-    def __init__(self, config: WMTConfig, periodic: tuple[bool, ...]) -> None:
+    def __init__(self, config: WMTConfig, periodic: Periodic) -> None:
         super().__init__()
         width = config.width
         self.wavelet = Multiwavelet(config.polynomials)
@@ -155,6 +155,9 @@ class MultiwaveletLayer(nn.Module):
 
 class WMT(GridOperator):
     """Multiwavelet transform operator."""
+
+    title, family = "WMT", "wavelet"
+    reference = "Gupta, Xiao, Bogdan, Multiwavelet-based Operator Learning, NeurIPS 2021"
 
     def __init__(self, config: WMTConfig, problem: Problem) -> None:
         super().__init__(config, problem)

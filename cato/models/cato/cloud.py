@@ -134,6 +134,8 @@ class CatoPCBlock(nn.Module):
 class CatoPC(Operator):
     """Charted Axial Transformer Operator for point clouds."""
 
+    title, family = "CATO-PC", "charted attention"
+    reference = "the same paper, appendix CATO-PC"
     geometries: ClassVar = ("cloud",)
     blocks: nn.ModuleList
     chart: Chart

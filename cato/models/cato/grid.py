@@ -25,7 +25,7 @@ from cato.models.cato.rotary import Turn, frequencies, rotation
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.embedding import time_embedding
 from cato.models.layers.mlp import MLP
-from cato.models.shapes import Coords
+from cato.models.shapes import Coords, Shape
 from cato.problem import Problem
 
 
@@ -64,6 +64,8 @@ class CatoConfig:
 class Cato(Operator):
     """Charted Axial Transformer Operator."""
 
+    title, family = "CATO", "charted attention"
+    reference = "CATO: Charted Attention for Neural PDE Operators"
     geometries: ClassVar = ("grid", "mesh")
     why_not_cloud: ClassVar = "its attention runs along the axes of a mesh"
     blocks: nn.ModuleList
@@ -119,7 +121,7 @@ class Cato(Operator):
         flux = self.flux_head(h).unflatten(-1, (self.problem.num_outputs, self.problem.dimension))
         return Prediction(self.solution_head(h), flux)
 
-    def rotations(self, coords: Coords, shape: tuple[int, ...]) -> list[Turn]:
+    def rotations(self, coords: Coords, shape: Shape) -> list[Turn]:
         """R(ζ_k) for every mesh axis k; the same for all blocks."""
         chart = self.chart(coords).unflatten(1, shape)
         omega = self.rotary_scale * self.omega

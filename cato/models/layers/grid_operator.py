@@ -13,8 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 
 from cato.config import Count, Fraction
@@ -24,7 +23,7 @@ from cato.models.layers.embedding import time_embedding
 from cato.models.layers.latent_grid import GeoConfig, GeoFrame
 from cato.models.layers.mlp import ChannelLinear, ChannelMLP
 from cato.models.layers.symbolic_sizes import share_of
-from cato.models.shapes import Coords, Grid, Mask
+from cato.models.shapes import Grid, Periodic, Signal
 from cato.problem import Problem
 
 _HEAD_WIDTH = 128
@@ -51,26 +50,19 @@ class MeshFrame(nn.Module):
         padding: Zeros after the end of the other axes, as a fraction of their nodes.
     """
 
-    def __init__(self, periodic: tuple[bool, ...], padding: float) -> None:
+    def __init__(self, periodic: Periodic, padding: float) -> None:
         super().__init__()
         self.periodic = periodic
         self.padding = padding
 
-    def forward(
-        self,
-        h: Float[Tensor, "B C N"],
-        network: Callable[[Tensor], Tensor],
-        coords: Coords,
-        shape: tuple[int, ...],
-        mask: Mask = None,
-    ) -> Float[Tensor, "B C N"]:
-        """Nodes to padded grid, network, crop; positions are not used."""
-        height, width = shape
+    def forward(self, h: Signal, network: Callable[[Grid], Grid], nodes: Nodes) -> Signal:
+        """Nodes to padded grid, network, crop."""
+        height, width = nodes.shape
         rows, columns = (
             0 if closed else share_of(self.padding, n)
-            for closed, n in zip(self.periodic, shape, strict=True)
+            for closed, n in zip(self.periodic, nodes.shape, strict=True)
         )
-        x = network(F.pad(h.unflatten(2, shape), (0, columns, 0, rows)))
+        x = network(F.pad(h.unflatten(2, nodes.shape), (0, columns, 0, rows)))
         return x[..., :height, :width].flatten(2)
 
 
@@ -103,7 +95,7 @@ class GridOperator(Operator):
         h = self.lift(nodes.joined.transpose(1, 2))
         if self.time is not None:
             h = h + self.time(nodes.time)[..., None]
-        h = self.frame(h, self.body, nodes.coords, nodes.shape, nodes.mask)
+        h = self.frame(h, self.body, nodes)
         return Prediction(self.project(h).transpose(1, 2))
 
     @abstractmethod

@@ -30,15 +30,19 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.errors import InputError
+from cato.models.contract import Nodes
 from cato.models.layers.embedding import unit_box
 from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.spectral import Kept, SpectralConv, kept_modes, spectrum, synthesis
-from cato.models.shapes import Coords, Grid, Mask, Points
+from cato.models.shapes import Coords, Grid, Mask, Points, Shape, Signal
 
 _NUM_OCTAVES = 8
 """Frequencies π·2^k of the deformation's features."""
 _TINY = 1e-6
 """Shift of the pole of the angle away from where a point may well lie."""
+
+Basis = Float[Tensor, "B N K_real"]
+Spectrum = Complex[Tensor, "B C K1 K2"]
 
 
 @dataclass(frozen=True)
@@ -55,13 +59,13 @@ class GeoConfig:
     """Size of the learned shape code that the deformation sees; 0 for none."""
 
 
-def unit_grid(shape: tuple[int, ...], like: Tensor) -> Float[Tensor, "1 D *S"]:
+def unit_grid(shape: Shape, like: Tensor) -> Float[Tensor, "1 D *S"]:
     """Coordinates i/n of the nodes of a torus, channels first."""
     axes = [torch.arange(n, dtype=like.dtype, device=like.device) / n for n in shape]
     return torch.stack(torch.meshgrid(*axes, indexing="ij"))[None]
 
 
-def fourier_basis(points: Coords, modes: tuple[int, int]) -> Float[Tensor, "B N K_real"]:
+def fourier_basis(points: Coords, modes: tuple[int, int]) -> Basis:
     """Real and imaginary parts, in turn, of exp(−2πi k·ξ) for all kept frequencies k."""
     rows, columns = (torch.arange(m, dtype=points.dtype, device=points.device) for m in modes)
     rows = torch.cat((rows, rows - modes[0]))
@@ -72,9 +76,7 @@ def fourier_basis(points: Coords, modes: tuple[int, int]) -> Float[Tensor, "B N 
     return torch.view_as_real(wave_rows[..., :, None] * wave_columns[..., None, :]).flatten(2)
 
 
-def nonuniform_spectrum(
-    h: Float[Tensor, "B C N"], basis: Float[Tensor, "B N K_real"], kept: Kept, mask: Mask = None
-) -> Complex[Tensor, "B C K1 K2"]:
+def nonuniform_spectrum(h: Signal, basis: Basis, kept: Kept, mask: Mask = None) -> Spectrum:
     """h(k) of the module docstring, without the points outside the mask."""
     if mask is None:
         z = h.to(basis.dtype) @ basis / h.shape[-1]
@@ -84,9 +86,7 @@ def nonuniform_spectrum(
     return torch.view_as_complex(z.unflatten(2, (*map(sum, kept), 2)))
 
 
-def nonuniform_synthesis(
-    z: Complex[Tensor, "B C K1 K2"], basis: Float[Tensor, "B N K_real"]
-) -> Float[Tensor, "B C N"]:
+def nonuniform_synthesis(z: Spectrum, basis: Basis) -> Signal:
     """h_n of the module docstring."""
     z = torch.cat((z[..., :1], 2 * z[..., 1:]), dim=-1)
     return torch.view_as_real(z).flatten(2) @ basis.transpose(1, 2)
@@ -163,16 +163,10 @@ class GeoFrame(nn.Module):
         self.to_points = SpectralConv(width, width, config.modes)
         self.from_place = ChannelLinear(2, width)
 
-    def forward(
-        self,
-        h: Float[Tensor, "B C N"],
-        network: Callable[[Tensor], Tensor],
-        coords: Coords,
-        shape: tuple[int, ...],
-        mask: Mask = None,
-    ) -> Float[Tensor, "B C N"]:
-        """Points to latent grid, network, latent grid to points; `shape` is not used."""
-        place = unit_box(coords, mask)
+    def forward(self, h: Signal, network: Callable[[Grid], Grid], nodes: Nodes) -> Signal:
+        """Points to latent grid, network, latent grid to points."""
+        mask = nodes.mask
+        place = unit_box(nodes.coords, mask)
         # Angles up to 2π·modes need all their digits, also inside autocast.
         with torch.autocast(h.device.type, enabled=False):
             place = place.to(self.from_points.weight.dtype)
@@ -180,9 +174,7 @@ class GeoFrame(nn.Module):
         x = network(F.gelu(self.encode(h, basis, mask)))
         return self.decode(x, basis) + self.from_place(place.transpose(1, 2))
 
-    def encode(
-        self, h: Float[Tensor, "B C N"], basis: Float[Tensor, "B N K_real"], mask: Mask
-    ) -> Grid:
+    def encode(self, h: Signal, basis: Basis, mask: Mask) -> Grid:
         """From the points to the latent grid."""
         latent, kept = self.config.latent, self.kept
         with torch.autocast(h.device.type, enabled=False):
@@ -190,7 +182,7 @@ class GeoFrame(nn.Module):
             grid = unit_grid(latent, basis)
             return synthesis(z, kept, latent) + self.from_grid(grid)
 
-    def decode(self, x: Grid, basis: Float[Tensor, "B N K_real"]) -> Float[Tensor, "B C N"]:
+    def decode(self, x: Grid, basis: Basis) -> Signal:
         """From the latent grid to the points."""
         with torch.autocast(x.device.type, enabled=False):
             z = self.to_points.multiply(spectrum(x.to(basis.dtype), self.kept), self.kept)

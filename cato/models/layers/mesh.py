@@ -6,27 +6,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.models.layers.symbolic_sizes import ceil_divide
+from cato.models.shapes import Periodic
 
 
 class Stencil(nn.Conv2d):
     """A 3 × 3 convolution; periodic axes wrap, the others are continued by zeros.
 
-    Args:
-        num_in: Input channels.
-        num_out: Output channels.
-        periodic: Which of the two axes are periodic.
-        bias: Whether to add a bias.
-        stride: 2 halves the mesh, rounding up.
+    A stride of 2 halves the mesh, rounding up.
     """
 
     def __init__(
-        self,
-        num_in: int,
-        num_out: int,
-        periodic: tuple[bool, ...],
-        *,
-        bias: bool = True,
-        stride: int = 1,
+        self, num_in: int, num_out: int, periodic: Periodic, *, bias: bool = True, stride: int = 1
     ) -> None:
         rows, columns = (int(wraps) for wraps in periodic)
         padding = (1 - rows, 1 - columns)
@@ -38,7 +28,7 @@ class Stencil(nn.Conv2d):
 
 
 def pad_to_multiple(
-    h: Float[Tensor, "B H W C"], multiples: tuple[int, int], periodic: tuple[bool, ...]
+    h: Float[Tensor, "B H W C"], multiples: tuple[int, int], periodic: Periodic
 ) -> tuple[Tensor, Tensor]:
     """Pad after the last node of each axis, so that windows fit: periodically or with zeros.
 

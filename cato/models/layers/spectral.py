@@ -25,6 +25,7 @@ from torch import Tensor, nn
 
 from cato.models.layers.mlp import ChannelLinear
 from cato.models.layers.symbolic_sizes import smaller
+from cato.models.shapes import Shape
 
 Kept = tuple[tuple[int, int], ...]
 """For each mesh axis, how many non-negative and how many negative frequencies are kept."""
@@ -87,9 +88,7 @@ def spectrum(x: Float[Tensor, "B C *S"], kept: Kept) -> Complex[Tensor, "B C *K"
     return z
 
 
-def synthesis(
-    z: Complex[Tensor, "B C *K"], kept: Kept, shape: tuple[int, ...]
-) -> Float[Tensor, "B C *S"]:
+def synthesis(z: Complex[Tensor, "B C *K"], kept: Kept, shape: Shape) -> Float[Tensor, "B C *S"]:
     """The real function with spectrum `z` over the last axes, on a mesh of the given shape."""
     for axis, (ends, size) in enumerate(zip(kept[:-1], shape[:-1], strict=True), start=-len(kept)):
         z = (z.movedim(axis, -1) @ waves(size, ends, z.real)).movedim(-1, axis)
@@ -99,7 +98,7 @@ def synthesis(
     return parts.flatten(-2) @ real_waves(shape[-1], kept[-1][0], parts)
 
 
-def resample(x: Float[Tensor, "B C *S"], shape: tuple[int, ...]) -> Float[Tensor, "B C *T"]:
+def resample(x: Float[Tensor, "B C *S"], shape: Shape) -> Float[Tensor, "B C *T"]:
     """The same trigonometric polynomial on another mesh of the same torus.
 
     Along an axis that changes, an even number of nodes loses its highest frequency, which the nodes
@@ -133,7 +132,7 @@ class SpectralConv(nn.Module):
         self.weight = nn.Parameter(scale * torch.randn(*rows, num_in, num_out, 2))
 
     def forward(
-        self, x: Float[Tensor, "B C_in *S"], shape: tuple[int, ...] | None = None
+        self, x: Float[Tensor, "B C_in *S"], shape: Shape | None = None
     ) -> Float[Tensor, "B C_out *T"]:
         """Convolve; the result is read out on a mesh of the given shape, by default that of `x`."""
         shape = shape or tuple(x.shape[2:])
