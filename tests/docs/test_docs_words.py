@@ -21,7 +21,10 @@ from cato.cli.parsing import parse, split_overrides
 from cato.errors import InputError
 from cato.models.registry import MODELS
 from reproduce.compare import OURS
+from tools import mkdocs_math
 
+LOADED = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"?(http[^\"> ]*)")
+"""What a page fetches from the network when it is opened."""
 FOLDERS = ("cato/", "docs/", "examples/", "reproduce/", "tests/", "tools/")
 
 
@@ -79,6 +82,8 @@ def test_make_targets_and_scripts_exist(page: Path) -> None:
             assert words[1] in makefile.RECIPES, f"no target {words[1]}"
         if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
             assert (ROOT / words[1]).exists(), f"{words[1]} does not exist"
+        if words[:2] == ["python", "-m"] and words[2].startswith("tools."):
+            assert (ROOT / f"{words[2].replace('.', '/')}.py").exists(), f"no {words[2]}"
 
 
 @pytest.mark.parametrize("target", makefile.RECIPES)
@@ -109,8 +114,8 @@ def test_python_is_python_and_names_are_public(page: Path) -> None:
             assert name in cato.__all__
 
 
-def test_readme_names_every_command() -> None:
-    lines = [cato_arguments(words) for words in told(ROOT / "README.md")]
+def test_the_start_page_names_every_command() -> None:
+    lines = [cato_arguments(words) for words in told(ROOT / "docs" / "index.md")]
     assert set(COMMANDS) <= {arguments[0] for arguments in lines if arguments}
 
 
@@ -122,22 +127,55 @@ def test_the_reference_has_every_public_name() -> None:
         assert item.__doc__
 
 
-def test_every_page_is_in_the_menu_and_the_site_is_built(tmp_path: Path) -> None:
-    """`make docs`; the pages of decisions and models are reached from others."""
-    site = tmp_path / "site"
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """`make docs`, in a folder of its own."""
+    folder = tmp_path_factory.mktemp("site")
     (words,) = (line for line in makefile.RECIPES["docs"] if "mkdocs" in line)
     *_, program, _build, _quiet = makefile.filled_in(words.strip()).split()
     assert program == ".venv/bin/mkdocs"
-    arguments = ["-m", "mkdocs", "build", "--quiet", "--site-dir", str(site)]
+    arguments = ["-m", "mkdocs", "build", "--quiet", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
     done = subprocess.run(
         [sys.executable, *arguments], cwd=ROOT, env=environment, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
+    return folder
+
+
+def test_every_page_is_in_the_menu_and_the_site_is_built(site: Path) -> None:
+    """The pages of decisions and models are reached from others."""
     menu = (ROOT / "mkdocs.yml").read_text().split("nav:")[1]
     for page in (ROOT / "docs").glob("*.md"):
         assert page.name in menu, f"{page.name} is not in the menu"
         assert (site / page.with_suffix(".html").name).exists()
+
+
+def test_the_site_needs_no_network_and_its_search_works_from_disk(site: Path) -> None:
+    for page in site.rglob("*.html"):
+        loaded = LOADED.findall(page.read_text())
+        assert not loaded, f"{page.relative_to(site)} loads {loaded[0]}"
+    assert "iframe-worker.js" in (site / "index.html").read_text()
+    assert (site / "search" / "search_index.js").exists()
+
+
+def test_formulas_are_typeset(site: Path) -> None:
+    for page in ("benchmarks/darcy.html", "benchmarks/navier_stokes.html", "models/fno.html"):
+        assert "<math " in (site / page).read_text(), page
+    assert "<math " not in (site / "architecture.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("formula", "expected"),
+    [
+        ("h ← h + Σ_j w_j v_j", r"h \leftarrow  h + \sum _{j} w_{j} v_{j}"),
+        ("K h = F⁻¹[R(k)]", "K h = F^{-1}[R(k)]"),
+        ("q̃ = softmax(q) / √d", r"\tilde{q} = \mathrm{softmax}(q) / \sqrt{d}"),
+        ("ν = 1e-5,   u = 0 on the wall", r"ν = 10^{-5},\quad u = 0 \text{ on the wall}"),
+    ],
+)
+def test_unicode_formulas_become_latex(formula: str, expected: str) -> None:
+    assert mkdocs_math.latex(formula) == expected
 
 
 @pytest.mark.parametrize("name", ["cato", "cato_pc"])
