@@ -15,9 +15,8 @@ from cato.data.matlab import open_variable
 from cato.data.npy import npy_header
 from cato.errors import InputError
 from cato.files import atomic_write
-from cato.user_data.axes import ArrayFile, Shape, name_axes
+from cato.user_data.axes import ArrayFile, Shape, name_axes, parse_errors
 from cato.user_data.naming import ReadRequest
-from cato.user_data.parse_errors import parse_errors
 
 if TYPE_CHECKING:
     import xarray

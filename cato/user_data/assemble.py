@@ -43,7 +43,7 @@ def assemble(path: Path, datasets: "list[xarray.Dataset]", naming: Naming) -> Us
     if not samples:
         raise InputError(f"{path} holds no samples: the axis that counts them has length 0")
     for sample in samples:
-        _require_like(sample, samples[0], inputs, outputs)
+        _require_like(sample, samples[0])
     if len(datasets) > 1:
         samples = _with_shared_mesh(samples)
     targets = samples[0].targets
@@ -170,31 +170,21 @@ def _joined(dataset: "xarray.Dataset", names: tuple[Name, ...], what: str) -> Ch
     return np.concatenate([field.values for field in fields], axis=-1), words
 
 
-def _require_like(
-    sample: UserSample, first: UserSample, inputs: tuple[str, ...], outputs: tuple[str, ...]
-) -> None:
-    """Refuse a sample whose coordinates, channels or frames are not those of the first."""
-    dimension = first.coords.shape[-1]
-    if sample.coords.shape[-1] != dimension:
+def _require_like(sample: UserSample, first: UserSample) -> None:
+    """Refuse a sample whose coordinates, channels or frames differ from the first one's."""
+    found, expected = map(_sizes, (sample, first))
+    if found != expected:
         raise InputError(
-            f"{sample.origin}: {sample.coords.shape[-1]} coordinates, but {dimension} in "
-            f"{first.origin}; all samples need the same"
+            f"{sample.origin}: {found}, but {expected} in {first.origin}; all samples need the same"
         )
-    if sample.inputs.shape[-1] != len(inputs):
-        raise InputError(
-            f"{sample.origin}: {sample.inputs.shape[-1]} input channels, but {len(inputs)} "
-            f"({', '.join(inputs)}) in {first.origin}"
-        )
-    if first.targets is None or sample.targets is None:
-        if (first.targets is None) != (sample.targets is None):
-            raise InputError(f"{sample.origin} and {first.origin}: only one of them has targets")
-        return
-    ours, theirs = sample.num_frames, first.num_frames
-    if sample.targets.shape[-1] != len(outputs) or ours != theirs:
-        raise InputError(
-            f"{sample.origin}: targets with {sample.targets.shape[-1]} channels and {ours} frames, "
-            f"but {len(outputs)} and {theirs} in {first.origin}"
-        )
+
+
+def _sizes(sample: UserSample) -> str:
+    targets = "no targets"
+    if sample.targets is not None:
+        num_frames = len(sample.targets) if sample.targets.ndim > sample.coords.ndim else 0
+        targets = f"targets with {sample.targets.shape[-1]} channels and {num_frames} frames"
+    return f"{sample.coords.shape[-1]} coordinates, {sample.inputs.shape[-1]} inputs, {targets}"
 
 
 def _with_shared_mesh(samples: list[UserSample]) -> list[UserSample]:

@@ -16,6 +16,7 @@ it from the shapes: it looks for the interpretation of the coordinates that fits
 """
 
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from math import prod
@@ -110,6 +111,23 @@ def sample_variables(
     return variables
 
 
+@contextmanager
+def parse_errors(what: object, kind: str) -> Iterator[None]:
+    """Turn whatever a parser raises on damaged bytes into an `InputError`.
+
+    Args:
+        what: The file, or the part of it that is read.
+        kind: Its format.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except Exception as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0]
+        raise InputError(f"{what} cannot be read as {kind}: {reason}") from None
+
+
 # -- plain arrays ---------------------------------------------------------------------------------
 
 
@@ -130,9 +148,16 @@ class ArrayFile:
     def numbers(self, name: str) -> np.ndarray:
         """Read an array of real numbers; if it is missing, the error lists what the file has."""
         if name not in self.shapes:
-            raise missing_field(self.path, name, self.shapes)
+            found = ", ".join(f"{n} {s}" for n, s in self.shapes.items()) or "nothing"
+            raise InputError(
+                f"{self.path} has no field {name!r}, only {found}; name the fields with --coords, "
+                f"--inputs and --targets"
+            )
         array = self.read(name)
-        require_real(self.path, name, array.dtype)
+        if array.dtype.kind not in "fiub":
+            raise InputError(
+                f"{self.path}: field {name!r} should be real numbers, but is {array.dtype}"
+            )
         return array
 
     def group(self, name: str) -> "ArrayFile":
@@ -141,21 +166,6 @@ class ArrayFile:
         paths = {n: n for n in self.shapes if "/" not in n} | inner
         shapes = {short: self.shapes[full] for short, full in paths.items()}
         return ArrayFile(self.path, shapes, lambda short: self.read(paths[short]))
-
-
-def missing_field(path: Path, name: str, shapes: Mapping[str, Shape]) -> InputError:
-    """The error for a field that a file does not have."""
-    found = ", ".join(f"{n} {s}" for n, s in shapes.items()) or "nothing"
-    return InputError(
-        f"{path} has no field {name!r}, only {found}; name the fields with --coords, --inputs and "
-        f"--targets"
-    )
-
-
-def require_real(path: Path, name: str, dtype: np.dtype) -> None:
-    """Refuse fields that are not real numbers."""
-    if dtype.kind not in "fiub":
-        raise InputError(f"{path}: field {name!r} should be real numbers, but is {dtype}")
 
 
 def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarray.Dataset":
@@ -167,7 +177,7 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
     variables = {"coords": ((*sample, *mesh_dims(len(match.mesh)), CHANNEL), match.coords)}
     for name, array in fields.items():
         try:
-            dims = _field_dims(array.shape, match, has_samples)
+            dims = field_dims(array.shape, match.mesh, match.num_samples if has_samples else None)
         except InputError as error:
             raise InputError(f"{file.path}: field {name!r}: {error}") from None
         if name != "coords":  # positions that are also an input
@@ -195,21 +205,31 @@ def nodal_dims(shape: Shape, mesh: Shape) -> list[Dims]:
     ]
 
 
-def dims_of_shape(shape: Shape, mesh: Shape) -> Dims | None:
-    """The meaning of the axes of one sample's field; None if it does not fit the mesh.
+def field_dims(shape: Shape, mesh: Shape, num_samples: int | None = None) -> Dims:
+    """The meaning of the axes of a field, without the sample axis if `num_samples` is None.
 
-    Raises:
-        InputError: The axis next to the mesh may be channels or frames.
+    With samples, a field is that of each sample, a scalar of each sample, or one for all samples.
     """
-    found = nodal_dims(shape, mesh)
-    if len(found) > 1:
-        raise InputError(
-            f"shape {shape} on a mesh of {mesh} nodes may be channels last or frames first; "
-            f"give it both axes, (frames, *mesh, channels)"
-        )
-    if found:
-        return found[0]
-    return (CHANNEL,)[: len(shape)] if len(shape) <= 1 else None
+    sample = () if num_samples is None else (SAMPLE,)
+    rest, has_samples = shape[len(sample) :], num_samples in (None, *shape[:1])
+    options = [(*sample, *dims) for dims in nodal_dims(rest, mesh)] if has_samples else []
+    if not options:
+        options = [(*sample, *(CHANNEL,)[: len(rest)])] if has_samples and len(rest) <= 1 else []
+        for_all = nodal_dims(shape, mesh) if sample else []
+        options += for_all if any(TIME not in dims for dims in for_all) else []
+    if len(options) == 1:
+        return options[0]
+    if options:
+        found = " or ".join(f"({', '.join(dims)})" for dims in options)
+        remedy = f"a field its channel axis, {(*shape, 1)}"
+        if any(TIME in dims for dims in options):
+            remedy = "it both axes, (frames, *mesh, channels)"
+        raise InputError(f"shape {shape} on a mesh of {mesh} nodes may be {found}; give {remedy}")
+    first = () if num_samples is None else (num_samples,)
+    raise InputError(
+        f"shape {shape} should be {(*first, *mesh)} or, with channels, {(*first, *mesh, 'C')}; in "
+        f"time {(*first, 'T', *mesh, 'C')}; or scalars {first}, {(*first, 'P')}"
+    )
 
 
 class MeshMatch(NamedTuple):
@@ -224,33 +244,6 @@ class MeshMatch(NamedTuple):
     def mesh(self) -> Shape:
         """Nodes along each axis."""
         return self.coords.shape[self.is_per_sample : -1]
-
-
-def _field_dims(shape: Shape, match: MeshMatch, has_samples: bool) -> Dims:
-    count, mesh = match.num_samples, match.mesh
-    if not has_samples:
-        dims = dims_of_shape(shape, mesh)
-        if dims is None:
-            raise InputError(
-                f"shape {shape} does not fit the mesh {mesh}; expected {mesh}, "
-                f"{(*mesh, 'channels')} or {('frames', *mesh, 'channels')}"
-            )
-        return dims
-    of_samples = dims_of_shape(shape[1:], mesh) if shape[:1] == (count,) else None
-    is_shared = shape[: len(mesh)] == mesh and len(shape) - len(mesh) in (0, 1)
-    if of_samples is not None and is_shared and not set(mesh_dims(1)) & set(of_samples):
-        raise InputError(
-            f"shape {shape} may be scalars of {count} samples or one field for all; give a field "
-            f"its channel axis, {(*shape, 1)}"
-        )
-    dims = dims_of_shape(shape, mesh) if of_samples is None and is_shared else of_samples
-    if dims is None:
-        raise InputError(
-            f"shape {shape} should be {(count, *mesh)} or, with channels, {(count, *mesh, 'C')}; "
-            f"in time {(count, 'T', *mesh, 'C')}; or scalars {(count,)}, {(count, 'P')} of the "
-            f"samples"
-        )
-    return dims if of_samples is None else (SAMPLE, *dims)
 
 
 def _match_mesh(

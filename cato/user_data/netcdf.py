@@ -14,10 +14,19 @@ import numpy as np
 
 from cato.data.hdf5 import hdf5_stream
 from cato.errors import InputError
-from cato.user_data import axes
-from cato.user_data.axes import CHANNEL, SAMPLE, TIME, Dims
+from cato.user_data.axes import (
+    CHANNEL,
+    MAX_DIMENSION,
+    SAMPLE,
+    TIME,
+    ArrayFile,
+    Dims,
+    make_dataset,
+    mesh_dims,
+    parse_errors,
+    sample_variables,
+)
 from cato.user_data.naming import Naming, ReadRequest
-from cato.user_data.parse_errors import parse_errors
 
 if TYPE_CHECKING:
     import xarray
@@ -32,35 +41,35 @@ Roles = dict[str, str]
 def read_netcdf(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarray.Dataset]":
     """Read the named variables; coordinates not named are those of the targets' dimensions."""
     with _open(path) as file:
-        coords = _coordinates(path, file, request.naming)
-        roles = _roles(path, file, request.naming, coords, has_samples)
+        coords, roles = _roles(path, file, request.naming, has_samples)
         if has_samples and SAMPLE not in roles.values():
             raise InputError(
                 f"{path} has no dimension of samples next to {', '.join(roles)}; add one, called "
                 f"sample where coordinates have it, or give a folder with one file per sample"
             )
         naming = request.naming.within(file.variables, request.truth)
-        for name in naming.fields:
-            if name not in file.variables:
-                raise axes.missing_field(path, name, {n: v.shape for n, v in file.items()})
         extra = [name for name in ("split", "mask") if name in file.variables and has_samples]
+        present = [name for name in (*naming.fields, *coords, *extra) if name in file.variables]
+        shapes = {str(name): variable.shape for name, variable in file.variables.items()}
         with parse_errors(path, "NetCDF"):
-            file = file[[*naming.fields, *coords, *extra]].load()
-    variables = {name: _variable(path, file[name], roles) for name in naming.fields}
+            file = file[present].load()
+    opened = ArrayFile(path, shapes, lambda name: file[name].values)
+    variables = {
+        name: (_dims(path, file[name], roles), values)
+        for name, values in {name: opened.numbers(name) for name in naming.fields}.items()
+    }
     variables["coords"] = _nodes(file, coords, roles)
-    mesh = tuple(file.sizes[dim] for dim, role in roles.items() if role.startswith("axis"))
-    count = next((file.sizes[dim] for dim, role in roles.items() if role == SAMPLE), 1)
+    sizes = {role: file.sizes[dim] for dim, role in roles.items() if dim in file.sizes}
+    mesh = tuple(sizes[axis] for axis in mesh_dims(MAX_DIMENSION) if axis in sizes)
     arrays = {name: file[name].values for name in extra}
-    variables |= axes.sample_variables(path, arrays, count, mesh)
-    return [axes.make_dataset(path, naming, variables)]
+    variables |= sample_variables(path, arrays, sizes.get(SAMPLE, 1), mesh)
+    return [make_dataset(path, naming, variables)]
 
 
 def write_netcdf(source: Path, target: Path, naming: Naming, fields: "xarray.Dataset") -> None:
     """Write a copy of a file with more variables."""
     with _open(source) as file:
-        has_samples = SAMPLE in fields.dims
-        coords = _coordinates(source, file, naming)
-        roles = _roles(source, file, naming, coords, has_samples)
+        _, roles = _roles(source, file, naming, has_samples=SAMPLE in fields.dims)
         with parse_errors(source, "NetCDF"):
             file = file.load()
     dims_of = {role: dim for dim, role in roles.items()}
@@ -75,29 +84,26 @@ def write_netcdf(source: Path, target: Path, naming: Naming, fields: "xarray.Dat
         file.dump_to_store(_xarray().backends.H5NetCDFStore(written))
 
 
-def _coordinates(path: Path, file: Any, naming: Naming) -> tuple[str, ...]:
-    """The names of the coordinates."""
+def _roles(
+    path: Path, file: Any, naming: Naming, has_samples: bool
+) -> tuple[tuple[str, ...], Roles]:
+    """Names of the coordinates, and the roles of the dimensions.
+
+    In a file of one sample the dimension that is neither of the mesh nor called time is time too.
+    """
     reference = _reference(path, file, naming)
-    names = naming.coords or tuple(
-        str(dim)
-        for dim in reference.dims
+    dims = [str(dim) for dim in reference.dims]
+    coords = naming.coords or tuple(
+        dim
+        for dim in dims
         if dim in file.coords and dim not in TIME_NAMES and file[dim].dtype.kind in "fiu"
     )
-    wrong = [name for name in names if name not in file.variables]
-    if wrong or not names:
+    wrong = [name for name in coords if name not in file.variables]
+    if wrong or not coords:
         raise InputError(
             f"{path} has no coordinate {wrong[0] if wrong else 'of its mesh'!r}, only variables "
             f"{_listed(file)}; name them with --coords y,x"
         )
-    return names
-
-
-def _roles(
-    path: Path, file: Any, naming: Naming, coords: tuple[str, ...], has_samples: bool
-) -> Roles:
-    """The meaning of the dimensions; in a file of one sample the one left over is time."""
-    reference = _reference(path, file, naming)
-    dims = [str(dim) for dim in reference.dims]
     if all(file[name].ndim == 1 for name in coords):
         spatial = list(dict.fromkeys(str(file[name].dims[0]) for name in coords))
     else:
@@ -113,8 +119,8 @@ def _roles(
             f"{path}: of the dimensions {', '.join(dims)} of {reference.name!r}, those of the mesh "
             f"are {', '.join(spatial)}; at most one more may count samples, and time is called time"
         )
-    roles = dict(zip(spatial, axes.mesh_dims(len(spatial)), strict=True))
-    return roles | dict.fromkeys(rest, SAMPLE) | dict.fromkeys(time, TIME)
+    roles = dict(zip(spatial, mesh_dims(len(spatial)), strict=True))
+    return coords, roles | dict.fromkeys(rest, SAMPLE) | dict.fromkeys(time, TIME)
 
 
 def _reference(path: Path, file: Any, naming: Naming) -> Any:
@@ -129,22 +135,21 @@ def _reference(path: Path, file: Any, naming: Naming) -> Any:
     )
 
 
-def _variable(path: Path, variable: Any, roles: Roles) -> tuple[Dims, np.ndarray]:
-    """A field with the inner form's dimensions; another one than those known is channels."""
-    axes.require_real(path, variable.name, variable.dtype)
+def _dims(path: Path, variable: Any, roles: Roles) -> Dims:
+    """Dimensions of a field in the inner form; one that has no role is channels."""
     dims = tuple(roles.get(str(dim), CHANNEL) for dim in variable.dims)
     if dims.count(CHANNEL) > 1:
         raise InputError(
             f"{path}: {variable.name!r} has dimensions {', '.join(map(str, variable.dims))}; "
             f"besides {', '.join(roles)} it may have one, of channels"
         )
-    return dims, variable.values
+    return dims
 
 
 def _nodes(file: Any, names: tuple[str, ...], roles: Roles) -> tuple[Dims, np.ndarray]:
     """The coordinates at every node, for each sample where one of them depends on it."""
-    components = {name: (file[name].dims, file[name].values) for name in names}
-    nodes = _xarray().Dataset({f"component {n}": c for n, c in components.items()}).to_array()
+    components = {f"x{i}": (file[name].dims, file[name].values) for i, name in enumerate(names)}
+    nodes = _xarray().Dataset(components).to_array()
     return tuple(roles.get(str(dim), CHANNEL) for dim in nodes.dims), nodes.values
 
 

@@ -1,5 +1,6 @@
 """Opening a user's data for a training: fingerprint, samples and splits, each computed once."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -16,24 +17,20 @@ from cato.user_data.read import Stamp, file_stamp, fingerprint, read_samples
 from cato.user_data.samples import UserSamples, dataset_of, recognise
 
 HELD_OUT = 0.1
-"""Share of the samples for validation, and for test."""
+"""Fraction of the samples for validation, and for test."""
 
 
 def split_indices(samples: UserSamples, seed: int) -> dict[str, list[int]]:
-    """Numbers of the samples of each split, in their order.
+    """Indices of the samples of each split.
 
-    Splits that the file names are kept; if it names no validation samples, a tenth of its training
-    samples is held out. Otherwise a tenth each is drawn for validation and test.
+    Splits that the file names are kept; if it names no validation samples, 10 % of its training
+    samples are held out. Otherwise 10 % each are drawn for validation and test.
     """
-    count = len(samples)
     rng = np.random.default_rng(seed)
     named = {name: [i for i, s in enumerate(samples.samples) if s.split == name] for name in SPLITS}
     if any(named.values()):
         if not named["validation"] and len(named["train"]) > 1:
-            order = rng.permutation(named["train"]).tolist()
-            num_held = max(1, round(HELD_OUT * len(order)))
-            named["validation"] = sorted(order[:num_held])
-            named["train"] = sorted(order[num_held:])
+            named["validation"], named["train"] = _drawn(named["train"], 1, rng)
         for name, indices in named.items():
             if not indices:
                 raise InputError(
@@ -41,18 +38,20 @@ def split_indices(samples: UserSamples, seed: int) -> dict[str, list[int]]:
                     f"splits out to have them drawn"
                 )
         return named
-    num_held = max(1, round(HELD_OUT * count))
-    if count < 2 * num_held + 1:
+    if len(samples) < 3:
         raise InputError(
-            f"{samples.path} holds {count} samples; at least 3 are needed, one each to train, "
-            f"validate and test, and hundreds to learn well"
+            f"{samples.path} holds {len(samples)} samples; at least 3 are needed, one each to "
+            f"train, validate and test, and hundreds to learn well"
         )
-    order = rng.permutation(count).tolist()
-    return {
-        "train": sorted(order[2 * num_held :]),
-        "validation": sorted(order[:num_held]),
-        "test": sorted(order[num_held : 2 * num_held]),
-    }
+    validation, test, train = _drawn(range(len(samples)), 2, rng)
+    return {"train": train, "validation": validation, "test": test}
+
+
+def _drawn(indices: Sequence[int], num_parts: int, rng: np.random.Generator) -> list[list[int]]:
+    """Parts of 10 % each, drawn at random, and what is left."""
+    order, size = rng.permutation(indices), max(1, round(HELD_OUT * len(indices)))
+    parts = np.split(order, [size * (part + 1) for part in range(num_parts)])
+    return [sorted(part.tolist()) for part in parts]
 
 
 @dataclass(frozen=True, eq=False)

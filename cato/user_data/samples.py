@@ -5,7 +5,7 @@
 - cloud: anything else; clouds of different sizes are padded.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from pathlib import Path
@@ -42,12 +42,6 @@ class UserSample:
     def mesh(self) -> tuple[int, ...]:
         """Nodes along each axis; a cloud has one."""
         return self.coords.shape[:-1]
-
-    @property
-    def num_frames(self) -> int:
-        """Frames of the targets; 0 if they have no time axis."""
-        in_time = self.targets is not None and self.targets.ndim > self.coords.ndim
-        return len(self.targets) if in_time and self.targets is not None else 0
 
     def require_targets(self) -> np.ndarray:
         """The targets, or an error if there are none."""
@@ -95,6 +89,16 @@ class UserSamples:
     def has_shared_coords(self) -> bool:
         """Whether all samples are on the same nodes."""
         return all(sample.coords is self.samples[0].coords for sample in self.samples)
+
+    def channels(self, sample: UserSample) -> Iterator[tuple[str, np.ndarray]]:
+        """Coordinates, inputs and targets of a sample by name."""
+        for axis in range(sample.coords.shape[-1]):
+            yield f"coordinate {axis + 1}", sample.coords[..., axis]
+        for channel, name in enumerate(self.inputs):
+            yield f"input {name}", sample.inputs[..., channel]
+        if sample.targets is not None:
+            for channel, name in enumerate(self.outputs):
+                yield f"target {name}", sample.targets[..., channel]
 
     @property
     def on_distinct_meshes(self) -> list[UserSample]:

@@ -16,9 +16,8 @@ import numpy as np
 
 from cato.errors import InputError
 from cato.files import atomic_write
-from cato.user_data.axes import CHANNEL, Dims, make_dataset, mesh_dims, require_real
+from cato.user_data.axes import CHANNEL, ArrayFile, Dims, make_dataset, mesh_dims, parse_errors
 from cato.user_data.naming import Naming, ReadRequest
-from cato.user_data.parse_errors import parse_errors
 
 if TYPE_CHECKING:
     import xarray
@@ -29,17 +28,17 @@ SUFFIXES = (".vts", ".vtu", ".vtk", ".vtr", ".vti", ".vtp")
 def read_vtk(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarray.Dataset]":
     """Read the one sample of a file; its coordinates have three components."""
     file = _open(path)
-    points, scalars = file.point_data, file.field_data
-    naming = request.naming.within({*points.keys(), *scalars.keys()}, request.truth)
+    arrays = {str(name): np.asarray(array) for name, array in file.field_data.items()}
+    arrays |= {str(name): np.asarray(array) for name, array in file.point_data.items()}
+    shapes = {name: array.shape for name, array in arrays.items()}
+    naming = request.naming.within(arrays, request.truth)
     variables = {"coords": _on_mesh(file, np.asarray(file.points))}
     for name in naming.fields:
-        if name in points:
-            variables[name] = _on_mesh(file, np.asarray(points[name]))
-        elif name in scalars:
-            variables[name] = ((CHANNEL,), np.asarray(scalars[name]).reshape(-1))
-        else:
+        if name not in arrays:
             raise InputError(_missing(path, name, file))
-        require_real(path, name, variables[name][1].dtype)
+        values = ArrayFile(path, shapes, arrays.__getitem__).numbers(name)
+        is_nodal = name in file.point_data
+        variables[name] = _on_mesh(file, values) if is_nodal else ((CHANNEL,), values.reshape(-1))
     return [make_dataset(path, naming, variables)]
 
 

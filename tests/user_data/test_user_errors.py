@@ -52,7 +52,7 @@ def refused(path, naming=None):
         ({"targets": np.ones((S, 9, 9, 1))}, ["'targets'", "(12, 9, 9, 1)", "(12, 4, 5)"]),
         (
             {"coords": np.stack([GRID] * H), "inputs": GRID[..., 0], "targets": np.ones((H, H, W))},
-            ["may be scalars"],
+            ["may be (sample, channel) or (axis_0, axis_1)", "channel axis, (4, 5, 1)"],
         ),
         ({"inputs": None, "targets": np.ones((H, H, W, 1))}, ["all samples or one for each"]),
         ({"coords": np.ones((H, W, 4))}, ["do not fit together", "D at most 3"]),

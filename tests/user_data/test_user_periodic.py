@@ -185,7 +185,7 @@ def test_what_is_not_periodic_is_refused(tmp_path):
     assert found(read(path)) == []
     assert "sample 4: the last line of axis 0 lies on the first, but target" in refused(path, 0)
     path = saved(tmp_path / "ring.npz", coords, k, p)
-    assert "axis 1 is said to be periodic, but does not close" in refused(path, 1)
+    assert "axis 1 is declared periodic, but does not close" in refused(path, 1)
     assert "here are 2 axes, got 2" in refused(path, 2)
     assert "named once each" in refused(path, 0, 0)
     path = saved(tmp_path / "torus.npz", *torus(repeated=1))

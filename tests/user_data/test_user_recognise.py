@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cato.data.arrays import is_uniform
 from cato.errors import InputError
 from cato.user_data.assemble import assemble
-from cato.user_data.axes import ArrayFile, dims_of_shape, mesh_dims, name_axes
+from cato.user_data.axes import ArrayFile, field_dims, mesh_dims, name_axes
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.open import split_indices
 from cato.user_data.periodic import num_folded_cells
@@ -187,7 +187,7 @@ def test_axes_of_fields_are_told_from_the_mesh(mesh, frames, channels):
     for shape, expected in names.items():
         others = [s for s in names if s == shape and names[s] != expected]
         try:
-            found = dims_of_shape(shape, mesh)
+            found = field_dims(shape, mesh)
         except InputError:
             assert len(set(shape)) <= 2  # it can only be ambiguous where sizes repeat
             continue
@@ -202,11 +202,11 @@ def test_axes_of_fields_are_told_from_the_mesh(mesh, frames, channels):
 
 def test_ambiguous_axes_are_refused():
     with pytest.raises(InputError, match="both axes"):
-        dims_of_shape((20, 20, 20), (20, 20))
+        field_dims((20, 20, 20), (20, 20))
 
 
 def test_scalars_are_spread_over_the_mesh():
-    assert dims_of_shape((2,), (3, 4)) == ("channel",)
+    assert field_dims((2,), (3, 4)) == ("channel",)
     spread = inputs_of((3, 4), np.array([1.0, 2.0]))
     assert spread.shape == (3, 4, 2)
     assert (spread == [1, 2]).all()
