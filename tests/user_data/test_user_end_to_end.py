@@ -141,7 +141,7 @@ def test_the_whole_way(case, tmp_path, capsys):
     output_of(capsys, "report", run)
     html = (run / "report.html").read_text()
     assert f"Test error {100 * figures['relative_l2']:.2f} %" in html
-    assert "The time of the solver that made the data is not known" in html
+    assert "The time of the solver that produced the data is not known" in html
     gone = path.rename(tmp_path / f"new{path.suffix}")  # predicting needs the run folder alone
     predicted = output_of(capsys, "predict", run, gone)
     assert predicted["path"] == str(tmp_path / f"new-predicted{path.suffix}")

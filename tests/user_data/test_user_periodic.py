@@ -211,4 +211,4 @@ def test_each_sample_its_own_ring(tmp_path):
 def test_benchmarks_have_their_own_axes(tmp_path, capsys):
     with pytest.raises(SystemExit):
         main(["train", "darcy", "--data.periodic", "0", "--out", str(tmp_path / "run")])
-    assert "are for own data" in capsys.readouterr().err
+    assert "are for user data" in capsys.readouterr().err
