@@ -20,7 +20,7 @@ from cato.progress import progress_bar
 from cato.runs.folder import Run, open_run
 from cato.runs.load import load_splits, load_surrogate
 from cato.runs.provenance import environment
-from cato.viz.cases import case_of
+from cato.viz.figures import case_of
 from reproduce.compare import models_for, plan
 from reproduce.experiment import Setup
 from reproduce.figures.gallery import Answer, gallery_animation, gallery_figure

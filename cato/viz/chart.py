@@ -12,8 +12,7 @@ from cato.benchmarks.view import Window
 from cato.data.dataset import Dataset
 from cato.problem import Problem
 from cato.surrogate import Surrogate
-from cato.viz.fields import draw_mesh, new_figure
-from cato.viz.views import window_of
+from cato.viz.fields import draw_mesh, new_figure, window_of
 
 KINDS: dict[str, str] = {
     "learned": "which was trained with the rest of the model",

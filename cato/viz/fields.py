@@ -7,19 +7,36 @@ from matplotlib.axes import Axes
 from matplotlib.collections import Collection, LineCollection
 from matplotlib.figure import Figure
 
+from cato.benchmarks import view_of
 from cato.benchmarks.view import Window
 from cato.problem import Problem
-from cato.viz.views import window_of
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
 DPI = 110
-"""Of the pictures that studies write."""
+"""Resolution of the pictures that studies write."""
 MAX_ASPECT = 3
-"""Domains longer than this are stretched to the panel, or nothing would be seen across them."""
+"""Domains longer than this are stretched to the panel."""
 MAX_LINES = 56
-"""Mesh lines drawn along each axis: more would merge into a blot."""
+"""Mesh lines drawn along each axis: more would merge."""
 POINTS_AREA = 1.4e4
-"""What all points of a cloud cover together, in square points of print: half a panel."""
+"""Area of all points of a cloud together, in square points: half a panel."""
+
+
+def output_names(problem: Problem) -> list[str]:
+    """The names of the outputs in figures."""
+    known = view_of(problem).names
+    return [known.get(name, name) for name in problem.outputs]
+
+
+def window_of(problem: Problem, coords: np.ndarray) -> Window:
+    """The part of the plane to show: the window of the view, or all of the (N, D) nodes."""
+    window = view_of(problem).window if problem.dimension == 2 else None
+    return window or Window.around(coords)
+
+
+def evenly_spread(count: int, most: int) -> list[int]:
+    """At most `most` of `count` indices, evenly spread, including both ends."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int)).tolist()
 
 
 def draw_field(
@@ -32,18 +49,18 @@ def draw_field(
 ) -> Collection | None:
     """Draw one channel.
 
-    Meshes of one axis are curves, clouds are points, and of three axes the middle slice is shown.
+    Meshes of one axis are drawn as curves, clouds as points, of three axes as the middle slice.
 
     Args:
         axes: Where to draw.
         problem: Gives geometry, mesh shape and window.
         coords: (N, D).
         values: (N,).
-        title: Above the picture.
+        title: Title of the picture.
         style: `cmap`, `vmin`, `vmax`.
 
     Returns:
-        What a colour bar explains; None for curves.
+        The picture to attach a colour bar to; None for curves.
     """
     axes.set_title(title, fontsize=9)
     if problem.dimension == 1:
@@ -52,7 +69,7 @@ def draw_field(
         axes.tick_params(labelsize=7)
         return None
     style.setdefault("cmap", SEQUENTIAL)
-    frame_axes(axes, window_of(problem, coords))
+    _show_domain(axes, problem, coords)
     if problem.geometry == "cloud":
         size = np.clip(POINTS_AREA / len(coords), 0.5, 40)
         # An edge, or small errors would be white on white.
@@ -65,13 +82,13 @@ def draw_field(
 
 
 def draw_nodes(axes: Axes, problem: Problem, coords: np.ndarray, title: str = "") -> None:
-    """Draw the mesh or the points alone: the input of problems without input channels."""
+    """Draw the mesh or the points: the input of problems without input channels."""
     axes.set_title(title, fontsize=9)
     if problem.dimension == 1:
         axes.plot(coords[:, 0], np.zeros(len(coords)), "|", color="black")
         axes.set_yticks([])
         return
-    frame_axes(axes, window_of(problem, coords))
+    _show_domain(axes, problem, coords)
     if problem.geometry == "cloud":
         size = np.clip(POINTS_AREA / len(coords), 0.5, 40) / 3
         axes.scatter(coords[:, 0], coords[:, 1], color="0.35", s=size, linewidths=0)
@@ -82,13 +99,9 @@ def draw_nodes(axes: Axes, problem: Problem, coords: np.ndarray, title: str = ""
 def draw_mesh(
     axes: Axes, nodes: np.ndarray, colours: tuple[str, str] = ("0.35", "0.35"), width: float = 0.35
 ) -> None:
-    """Draw the lines of a plane mesh, or some of them where there are many.
+    """Draw the lines of a plane mesh of (H, W, 2) nodes, or some of them if there are many.
 
-    Args:
-        axes: Where to draw.
-        nodes: (H, W, 2).
-        colours: Of the lines that are fixed in the first and in the second mesh index.
-        width: Of the lines.
+    The colours are those of the lines along which the first and the second mesh index is fixed.
     """
     for axis, colour in enumerate(colours):
         lines = np.moveaxis(nodes, axis, 0)
@@ -97,17 +110,23 @@ def draw_mesh(
         axes.add_collection(LineCollection(some, colors=colour, linewidths=width))
 
 
-def frame_axes(axes: Axes, window: Window) -> None:
-    """Show a window of the plane, without ticks, and in true proportions unless it is long."""
-    width, height = window.size
-    is_long = max(width, height) > MAX_ASPECT * min(width, height)
-    axes.set(xlim=(window.left, window.right), ylim=(window.bottom, window.top))
-    axes.set(xticks=[], yticks=[], aspect="auto" if is_long else "equal")
+def show_window(axes: Axes, window: Window, aspect: str = "equal") -> None:
+    """Show a window of the plane, without ticks."""
+    axes.set(xlim=(window.left, window.right), ylim=(window.bottom, window.top), aspect=aspect)
+    axes.set(xticks=[], yticks=[])
     axes.spines[:].set_linewidth(0.4)
 
 
+def _show_domain(axes: Axes, problem: Problem, coords: np.ndarray) -> None:
+    """Show the problem's window, in true proportions unless it is long."""
+    window = window_of(problem, coords)
+    width, height = window.size
+    is_long = max(width, height) > MAX_ASPECT * min(width, height)
+    show_window(axes, window, "auto" if is_long else "equal")
+
+
 def panel_height(problem: Problem, coords: np.ndarray, width: float) -> float:
-    """Height that suits a picture of the given width."""
+    """Height of a panel of the given width."""
     if problem.dimension == 1:
         return 0.75 * width
     across, up = window_of(problem, coords).size
@@ -115,13 +134,13 @@ def panel_height(problem: Problem, coords: np.ndarray, width: float) -> float:
 
 
 def value_limits(problem: Problem, coords: np.ndarray, values: np.ndarray) -> dict[str, Any]:
-    """Colour limits of (…, N) values, of which only those in the window count."""
+    """Colour limits of those of the (…, N) values that are in the window."""
     shown = _shown(problem, coords, values)
     return {"vmin": float(shown.min()), "vmax": float(shown.max())}
 
 
 def error_limits(problem: Problem, coords: np.ndarray, errors: np.ndarray) -> dict[str, Any]:
-    """A diverging scale, symmetric about 0, for (…, N) errors."""
+    """A diverging colour scale for (…, N) errors, symmetric about 0."""
     size = float(np.abs(_shown(problem, coords, errors)).max()) or 1.0
     return {"vmin": -size, "vmax": size, "cmap": DIVERGING}
 
@@ -135,7 +154,7 @@ def _shown(problem: Problem, coords: np.ndarray, values: np.ndarray) -> np.ndarr
 def colour_bar(
     picture: Collection | None, axes: list[Axes], label: str = "", num_rows: int = 1
 ) -> None:
-    """One colour bar for all of `axes`, in so many rows; nothing for curves, which have scales."""
+    """One colour bar for `axes` in `num_rows` rows; none for curves, which have scales."""
     if picture is None:
         return
     figure = axes[0].figure
@@ -149,7 +168,7 @@ def colour_bar(
 
 
 def plane(values: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
-    """On the mesh; of a 3-D one the middle slice of the last axis."""
+    """Values on the mesh; of a 3-D mesh the middle slice of the last axis."""
     on_mesh = values.reshape(shape)
     return on_mesh if on_mesh.ndim == 2 else on_mesh[..., on_mesh.shape[-1] // 2]
 
@@ -166,7 +185,7 @@ def new_figure(
 
 
 def hide_empty(axes: np.ndarray) -> None:
-    """Leave axes without a drawing blank."""
+    """Hide the frames of axes without a drawing."""
     for panel in axes.flat:
         if not panel.has_data():
             panel.set_axis_off()

@@ -18,28 +18,29 @@ from matplotlib.figure import Figure
 from cato.benchmarks import view_of
 from cato.benchmarks.view import is_deformed
 from cato.files import atomic_write
-from cato.viz.cases import Case
-from cato.viz.deformed import (
-    Deformation,
-    deformed_height,
-    deformed_window,
-    draw_mesh_at,
-    draw_rest,
-    rest_title,
-    with_unit,
-)
 from cato.viz.fields import (
     ERROR,
     colour_bar,
     draw_field,
     error_limits,
+    evenly_spread,
     hide_empty,
     new_figure,
+    output_names,
     panel_height,
     value_limits,
 )
-from cato.viz.figures import draw_input
-from cato.viz.views import chosen, names_of
+from cato.viz.figures import (
+    Case,
+    Deformation,
+    deformed_height,
+    deformed_window,
+    draw_input,
+    draw_mesh_at,
+    draw_rest,
+    rest_title,
+    with_unit,
+)
 
 NUM_TIMES = 5
 """Columns of a strip."""
@@ -88,7 +89,7 @@ def _steady(answers: Sequence[Answer], title: str) -> Figure:
     num_columns, num_rows = len(answers) + 1, 2 * problem.num_outputs
     height = panel_height(problem, coords, 9.8 / num_columns) + 0.3
     figure, axes = new_figure(num_rows, num_columns, (11.6, num_rows * height + 0.3), title)
-    for channel, name in enumerate(names_of(problem)):
+    for channel, name in enumerate(output_names(problem)):
         values, errors = axes[2 * channel], axes[2 * channel + 1]
         drawn, apart = _draw_frame(values, errors[1:], answers, 0, channel)
         colour_bar(drawn[0], list(values), name)
@@ -123,12 +124,12 @@ def _strips(answers: Sequence[Answer], title: str) -> Figure:
     """Columns of times; the error of each frame stands above its error map."""
     case = answers[0].case
     problem = case.problem
-    steps = chosen(problem.num_steps, NUM_TIMES)
+    steps = evenly_spread(problem.num_steps, NUM_TIMES)
     num_values, num_rows = len(answers) + 1, 2 * len(answers) + 1
     height = panel_height(problem, case.coords, 1.5) + 0.2
     num_all = num_rows * problem.num_outputs
     figure, axes = new_figure(num_all, len(steps), (9.4, num_all * height + 0.4), title)
-    for channel, name in enumerate(names_of(problem)):
+    for channel, name in enumerate(output_names(problem)):
         rows = axes[channel * num_rows : (channel + 1) * num_rows]
         values, errors = rows[:num_values], rows[num_values:]
         for column, step in enumerate(steps):
@@ -155,7 +156,7 @@ def _deformed(answers: Sequence[Answer], title: str) -> Figure:
     window = deformed_window(case)
     limits = {"vmin": 0.0, "vmax": float(truth.moved.max())}
     scale = {"vmin": 0.0, "vmax": float(np.max(distances)) or 1.0, "cmap": ERROR}
-    steps = chosen(case.problem.num_steps, NUM_DEFORMED + 1)[-NUM_DEFORMED:]
+    steps = evenly_spread(case.problem.num_steps, NUM_DEFORMED + 1)[-NUM_DEFORMED:]
     num_columns = len(moves)
     size = (11.6, 2 * len(steps) * (deformed_height(window, 10.4 / num_columns) + 0.12) + 0.5)
     figure, axes = new_figure(2 * len(steps), num_columns, size, title)
@@ -186,7 +187,7 @@ def gallery_animation(answers: Sequence[Answer], path: Path, title: str = "") ->
     height = 2 * panel_height(problem, case.coords, 8.2 / (len(answers) + 1)) + 1.1
     figure, axes = new_figure(2, len(answers) + 1, (9.6, height), title)
     drawn, apart = _draw_frame(axes[0], axes[1, 1:], answers, 0, 0)
-    colour_bar(drawn[0], list(axes[0]), names_of(problem)[0])
+    colour_bar(drawn[0], list(axes[0]), output_names(problem)[0])
     colour_bar(apart[0], list(axes[1, 1:]), "error")
     times = np.array([view.time(step) for step in range(problem.num_steps)])
     for answer, panel in zip(answers, axes[0, 1:], strict=True):

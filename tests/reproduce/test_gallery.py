@@ -17,7 +17,7 @@ from cato.inference.evaluate import evaluate
 from cato.problem import Problem
 from cato.runs.folder import open_run
 from cato.runs.load import load_splits, load_surrogate
-from cato.viz.cases import Case
+from cato.viz.figures import Case
 from reproduce.compare import compare
 from reproduce.experiment import Setup
 from reproduce.figures.gallery import Answer, gallery_animation, gallery_figure

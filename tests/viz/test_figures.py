@@ -13,14 +13,13 @@ from cato.data.dataset import Dataset
 from cato.data.normalise import Normaliser
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
+from cato.inference.evaluate import solve_all
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
 from cato.surrogate import Surrogate
-from cato.viz.cases import case_of, solve_one
-from cato.viz.curves import frame_error_curve
-from cato.viz.deformed import AT_REST, Deformation, die_contour
-from cato.viz.figures import sample_figure
-from cato.viz.views import chosen, names_of, window_of
+from cato.viz.fields import evenly_spread, output_names, window_of
+from cato.viz.figures import AT_REST, Deformation, case_of, die_contour, sample_figure
+from cato.viz.report import frame_error_curve
 
 NUM_SAMPLES = 2
 
@@ -124,7 +123,7 @@ def test_every_benchmark_has_a_picture_in_a_page_width(name):
 @pytest.mark.parametrize("config", ["flux", None])
 def test_panels_of_steady_samples(name, config):
     data = benchmark_data(name)
-    slope = f"|∇ {names_of(data.problem)[0]}|"
+    slope = f"|∇ {output_names(data.problem)[0]}|"
     expected = list(STEADY[name])
     if data.problem.geometry != "cloud":
         answer, apart = f"{slope}, prediction", "error"
@@ -138,7 +137,7 @@ def test_panels_of_steady_samples(name, config):
 def test_truth_and_prediction_share_their_scale_and_the_error_is_symmetric(name):
     data = benchmark_data(name)
     figure = sample_figure(surrogate_of(data.problem), data, 0)
-    output = names_of(data.problem)[0]
+    output = output_names(data.problem)[0]
     truth = panel(figure, f"{output}, truth")
     assert limits(truth) == limits(panel(figure, f"{output}, prediction"))
     values, coords = data.targets[0, :, 0].numpy(), data.batch([0]).coords[0].numpy()
@@ -195,7 +194,7 @@ def test_rollouts_are_strips_of_frames():
     assert len({limits(axes) for axes in panels[:15]}) == 1  # input, truth, prediction
     assert len({limits(axes) for axes in panels[15:]}) == 1
     assert limits(panels[15])[0] == -limits(panels[15])[1]
-    solution = solve_one(surrogate, data, 0)[:, :, 0].numpy()
+    solution = solve_all(surrogate, data.subset([0]))[0][:, :, 0].numpy()
     for axes, step in zip(panels[10:15], (0, 2, 4, 7, 9), strict=True):
         np.testing.assert_array_equal(np.ravel(coloured(axes).get_array()), solution[step])
 
@@ -211,7 +210,7 @@ def test_the_deformed_mesh_is_where_the_prediction_says():
         "t = 0.05 ms", "t = 0.35 ms", "t = 0.7 ms", "t = 1 ms",
     ]  # fmt: skip
     shape = (*data.problem.shape, 2)
-    solution, truth = solve_one(surrogate, data, 0).numpy(), data.targets[0].numpy()
+    solution, truth = solve_all(surrogate, data.subset([0]))[0].numpy(), data.targets[0].numpy()
     for row, step in enumerate((0, 6, 13, 19)):
         left, middle, right = (coloured(axes) for axes in panels[1 + 3 * row : 4 + 3 * row])
         predicted, true = solution[step, :, :2], truth[step, :, :2]
@@ -356,7 +355,7 @@ def test_frame_error_curve_of_frames_without_a_finite_error():
 
 @pytest.mark.parametrize(("count", "most"), [(0, 4), (1, 4), (3, 5), (5, 5), (20, 4), (51, 41)])
 def test_chosen_numbers_are_spread_over_all(count, most):
-    numbers = chosen(count, most)
+    numbers = evenly_spread(count, most)
     assert len(numbers) == len(set(numbers)) == min(count, most)
     if count:
         assert (numbers[0], numbers[-1]) == (0, count - 1)
