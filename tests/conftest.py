@@ -8,7 +8,8 @@ from jaxtyping import install_import_hook
 
 install_import_hook(
     [
-        "cato.kernels",
+        "cato.kernels.attention",
+        "cato.kernels.neighbours",
         "cato.models",
         "cato.physics",
         "cato.data",
