@@ -171,7 +171,8 @@ def airfoil(scale: str, problem: Problem, split: StoredSplit) -> Facts:
 
 def pipe(scale: str, problem: Problem, split: StoredSplit) -> Facts:
     """How far pipes bend, and flux errors with the article's law for the centreline."""
-    from cato.benchmarks.pipe.solver import draw_centreline, solve
+    from cato.benchmarks.pipe.benchmark import draw_centreline
+    from cato.benchmarks.pipe.solver import solve
 
     assert split.coords is not None
     along, across = problem.shape
@@ -194,7 +195,6 @@ def pipe(scale: str, problem: Problem, split: StoredSplit) -> Facts:
 
 def plasticity(scale: str, problem: Problem, split: StoredSplit) -> Facts:
     """Largest displacements, and how much they change on the mesh of `small`."""
-    from cato.benchmarks.plasticity.die import draw_die
     from cato.benchmarks.plasticity.solver import solve
 
     moved = np.hypot(split.targets[..., 2], split.targets[..., 3]).max(axis=(1, 2, 3))
@@ -204,7 +204,9 @@ def plasticity(scale: str, problem: Problem, split: StoredSplit) -> Facts:
     with progress_bar("plasticity: half the resolution", NUM_REPEATED) as bar:
         for k in range(NUM_REPEATED):
             rng = sample_rng(SEED, "plasticity", "train", k, int(split.attempts[k]) - 1)
-            coarse = solve(draw_die(rng), coarse_shape).fields[..., 2:]
+            coarse = solve(get_benchmark("plasticity").draw(rng, None), coarse_shape).fields[
+                ..., 2:
+            ]
             fine = split.targets[k, :, ::2, ::2, 2:]
             differences.append(relative(coarse - fine, fine))
             bar(k + 1)

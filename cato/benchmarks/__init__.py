@@ -1,22 +1,24 @@
-"""The benchmarks by name. To add one: a folder next to this file, and its class in `BENCHMARKS`."""
+"""The benchmarks by name. To add one: a folder next to this file, and its name in `NAMES`."""
 
+from importlib import import_module
 from typing import Any
 
-from cato.benchmarks.airfoil.benchmark import Airfoil
 from cato.benchmarks.contract import SPLITS, Benchmark, Rejected, Sample, Scale
-from cato.benchmarks.darcy.benchmark import Darcy
 from cato.benchmarks.editor import Editor, ModelInputs
-from cato.benchmarks.elasticity.benchmark import Elasticity
-from cato.benchmarks.navier_stokes.benchmark import NavierStokes
-from cato.benchmarks.pipe.benchmark import Pipe
-from cato.benchmarks.plasticity.benchmark import Plasticity
 from cato.benchmarks.view import View
 from cato.errors import InputError
 from cato.problem import Problem
 
+NAMES = (
+    "darcy",
+    "navier_stokes",
+    "airfoil",
+    "pipe",
+    "plasticity",
+    "elasticity",
+)
 BENCHMARKS: dict[str, Benchmark[Any]] = {
-    benchmark.name: benchmark
-    for benchmark in (Darcy(), NavierStokes(), Airfoil(), Pipe(), Plasticity(), Elasticity())
+    name: import_module(f"cato.benchmarks.{name}.benchmark").BENCHMARK for name in NAMES
 }
 
 __all__ = [

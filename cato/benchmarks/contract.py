@@ -1,7 +1,8 @@
 """The contract of a benchmark: a distribution of PDE problems, their solver, and how to show them.
 
-A benchmark is a folder: `benchmark.py` with a subclass of `Benchmark`, `solver.py`, `editor.py` for
-the explorer, and `recipe.toml` with the training settings.
+A benchmark is a folder with `benchmark.py`, which ends in `BENCHMARK`, an instance of a subclass of
+`Benchmark`; `solver.py`, which only processes that solve import; and `recipe.toml`, the training
+settings.
 """
 
 import tomllib

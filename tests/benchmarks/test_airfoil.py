@@ -10,6 +10,7 @@ from hypothesis.extra.numpy import arrays
 
 from cato.benchmarks.airfoil import euler
 from cato.benchmarks.airfoil import solver as airfoil
+from cato.benchmarks.airfoil.benchmark import Airfoil
 from cato.benchmarks.airfoil.mesh import AMPLITUDE, BOX_HEIGHT, BOX_KNOTS, deformed, num_wake_cells
 from cato.benchmarks.airfoil.solver import Solution
 from cato.errors import InputError
@@ -20,6 +21,10 @@ DISPLACEMENTS = arrays(float, 7, elements=st.floats(-AMPLITUDE, AMPLITUDE))
 
 
 @cache
+def draw_parameters(seed: int) -> np.ndarray:
+    return Airfoil().draw(np.random.default_rng(seed), None)
+
+
 def symmetric_flow(shape: tuple[int, int], mach: float = 0.8) -> Solution:
     return airfoil.solve(NACA_0012, shape, mach=mach)
 
@@ -68,11 +73,11 @@ def test_control_points_move_by_their_displacement(parameters):
 
 
 def test_parameters_are_uniform_and_reproducible():
-    draws = np.array([airfoil.draw_parameters(np.random.default_rng(k)) for k in range(400)])
+    draws = np.array([draw_parameters(k) for k in range(400)])
     assert draws.shape == (400, 7)
     assert np.abs(draws).max() <= AMPLITUDE
     np.testing.assert_allclose(draws.std(axis=0), AMPLITUDE / np.sqrt(3), rtol=0.1)
-    np.testing.assert_array_equal(draws[3], airfoil.draw_parameters(np.random.default_rng(3)))
+    np.testing.assert_array_equal(draws[3], draw_parameters(3))
 
 
 # Flows
@@ -151,7 +156,7 @@ def test_lift_grows_with_incidence_and_changes_sign_with_it():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_random_foils_converge(seed):
-    flow = airfoil.solve(airfoil.draw_parameters(np.random.default_rng(seed)), SMALL)
+    flow = airfoil.solve(draw_parameters(seed), SMALL)
     assert flow.converged
     assert flow.residual <= 1e-6
     assert np.isfinite(flow.fields).all()
@@ -159,7 +164,7 @@ def test_random_foils_converge(seed):
 
 
 def test_same_arguments_give_the_same_bits():
-    parameters = airfoil.draw_parameters(np.random.default_rng(11))
+    parameters = draw_parameters(11)
     a, b = airfoil.solve(parameters, SMOKE), airfoil.solve(parameters, SMOKE)
     np.testing.assert_array_equal(a.fields, b.fields)
     assert (a.residual, a.lift, a.drag) == (b.residual, b.lift, b.drag)
@@ -206,5 +211,5 @@ def test_drag_converges_under_refinement():
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(8))
 def test_random_foils_converge_at_the_papers_resolution(seed):
-    flow = airfoil.solve(airfoil.draw_parameters(np.random.default_rng(seed)), PAPER)
+    flow = airfoil.solve(draw_parameters(seed), PAPER)
     assert flow.residual <= 1e-6

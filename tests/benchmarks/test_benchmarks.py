@@ -1,4 +1,4 @@
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -6,34 +6,12 @@ import numpy as np
 import pytest
 
 from cato import benchmarks
-from cato.benchmarks import BENCHMARKS, SPLITS, Benchmark, Sample, Scale, get_benchmark
+from cato.benchmarks import SPLITS, Benchmark, Sample, Scale, get_benchmark
 from cato.benchmarks.contract import Rejected
-from cato.data.arrays import sample_shapes
 from cato.data.sampling import MAX_ATTEMPTS, generate_sample, sample_rng
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.problem import Problem
-
-
-@pytest.mark.parametrize("name", list(BENCHMARKS))
-def test_every_benchmark_keeps_the_contract(name: str) -> None:
-    benchmark = BENCHMARKS[name]
-    assert benchmark.name == name
-    assert benchmark.title
-    assert benchmark.description
-    assert set(benchmark.scales) == {"paper", "small", "smoke"}
-    for scale in benchmark.scales:
-        problem = benchmark.problem(scale)
-        assert Problem.from_dict(problem.to_dict()) == problem
-        assert asdict(benchmark.parameters(scale))
-    drawn = generate_sample(DataSpec(name, "smoke"), "train", 0)
-    again = generate_sample(DataSpec(name, "smoke"), "train", 0)
-    assert np.array_equal(drawn.sample.targets, again.sample.targets)
-    assert all(isinstance(value, float) for value in drawn.sample.diagnostics.values())
-    shared = benchmark.coords(benchmark.parameters("smoke"))
-    if shared is not None:
-        assert shared.shape == sample_shapes(benchmark.problem("smoke"))["coords"]
-        assert shared.dtype == np.float32
 
 
 def test_darcy_sizes_are_the_papers() -> None:

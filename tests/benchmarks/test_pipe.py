@@ -4,11 +4,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.integrate import simpson
 
+from cato.benchmarks import newton
 from cato.benchmarks.contract import Rejected
 from cato.benchmarks.pipe import solver as pipe
+from cato.benchmarks.pipe.benchmark import RANGES, draw_centreline
 from cato.errors import InputError
 
-BENT = pipe.draw_centreline(np.random.default_rng(0))
+BENT = draw_centreline(np.random.default_rng(0))
 
 
 def relative_difference(a: np.ndarray, b: np.ndarray) -> float:
@@ -49,7 +51,7 @@ def kovasznay_errors(shape):
     boundary = np.concatenate([flow.node[0], flow.node[-1], flow.node[:, 0], flow.node[:, -1]])
     level_of_pressure = [2 * num_nodes + flow.node[0, 0]]
     fixed = np.concatenate([boundary, num_nodes + boundary, level_of_pressure])
-    state, _ = pipe.newton(flow, state, np.setdiff1d(np.arange(state.size), fixed))
+    state, _ = flow.newton(state, np.setdiff1d(np.arange(state.size), fixed))
 
     def error(values, function):
         by_number = np.empty(num_nodes)
@@ -87,7 +89,7 @@ def test_jacobian_is_the_derivative_of_the_residual():
 
 def test_newton_converges_quadratically():
     residuals = np.array(pipe.solve(BENT, (33, 17)).residuals)
-    assert residuals[-1] < pipe.TOLERANCE
+    assert residuals[-1] < newton.TOLERANCE
     before, now, after = residuals[-4:-1]
     assert after > 1e-12, "at round-off no order can be seen"
     assert np.log(after / now) / np.log(now / before) > 1.7
@@ -141,11 +143,11 @@ def test_same_arguments_give_the_same_bits():
     assert not np.array_equal(first.u_x, other.u_x)
 
 
-@given(seed=st.integers(0, 2**32 - 1), law=st.sampled_from(list(pipe.RANGES)))
+@given(seed=st.integers(0, 2**32 - 1), law=st.sampled_from(list(RANGES)))
 @settings(deadline=None)
 def test_mesh_follows_the_drawn_centreline(seed, law):
-    parameters = pipe.draw_centreline(np.random.default_rng(seed), law)
-    height, slope = pipe.RANGES[law]
+    parameters = draw_centreline(np.random.default_rng(seed), law)
+    height, slope = RANGES[law]
     assert parameters[0, 0] == 0
     assert np.abs(parameters[:, 0]).max() <= height
     assert np.abs(parameters[:, 1]).max() <= slope
@@ -166,14 +168,14 @@ def test_mesh_follows_the_drawn_centreline(seed, law):
 
 def test_heights_and_slopes_are_uniform():
     rng = np.random.default_rng(0)
-    draws = np.stack([pipe.draw_centreline(rng) for _ in range(2000)])
+    draws = np.stack([draw_centreline(rng) for _ in range(2000)])
     # The standard deviation of U[−a, a] is a/√3; its sampling error here is 1.4 %.
     np.testing.assert_allclose(draws[:, 1:, 0].std(axis=0), 1 / np.sqrt(3), rtol=0.06)
     np.testing.assert_allclose(draws[:, :, 1].std(axis=0), 0.4 / np.sqrt(3), rtol=0.06)
 
 
 def test_a_flow_that_does_not_converge_is_rejected(monkeypatch):
-    monkeypatch.setattr(pipe, "MAX_ITERATIONS", 2)
+    monkeypatch.setattr(newton, "MAX_ITERATIONS", 2)
     with pytest.raises(Rejected, match="after 2 Newton steps"):
         pipe.solve(BENT, (17, 9))
 
@@ -186,4 +188,4 @@ def test_shape_must_fit_quadratic_elements(shape):
 
 def test_unknown_law_is_named():
     with pytest.raises(InputError, match="code, paper"):
-        pipe.draw_centreline(np.random.default_rng(0), "book")
+        draw_centreline(np.random.default_rng(0), "book")

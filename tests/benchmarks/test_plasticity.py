@@ -9,7 +9,7 @@ from scipy.interpolate import PchipInterpolator
 
 from cato.benchmarks.contract import Rejected
 from cato.benchmarks.plasticity import solver as plasticity
-from cato.benchmarks.plasticity.die import draw_die
+from cato.benchmarks.plasticity.benchmark import Plasticity
 from cato.benchmarks.plasticity.explicit_plane_stress import advance
 from cato.benchmarks.plasticity.solver import (
     METAL,
@@ -25,6 +25,10 @@ ELASTIC = Material(yield_stress=1e9)
 COARSE = (21, 7)
 
 
+def draw_die(seed):
+    return Plasticity().draw(np.random.default_rng(seed), None)
+
+
 def relative(a, b):
     """Difference of two displacement fields, relative to the second."""
     return np.linalg.norm((a - b)[..., 2:]) / np.linalg.norm(b[..., 2:])
@@ -32,7 +36,7 @@ def relative(a, b):
 
 @pytest.fixture(scope="module")
 def knots():
-    return draw_die(np.random.default_rng(3))
+    return draw_die(3)
 
 
 @pytest.fixture(scope="module")
@@ -135,14 +139,14 @@ class TestSolution:
     @pytest.mark.slow
     def test_random_dies_are_accepted_at_benchmark_size(self):
         for seed in range(6):
-            solution = solve(draw_die(np.random.default_rng(seed)))
+            solution = solve(draw_die(seed))
             assert solution.energy.error < 1e-3
             assert solution.max_penetration < 1e-6
 
 
 class TestArguments:
     def test_draw(self):
-        knots = np.stack([draw_die(np.random.default_rng(seed)) for seed in range(500)])
+        knots = np.stack([draw_die(seed) for seed in range(500)])
         assert knots.shape == (500, 8)
         assert 0 <= knots.min() < 0.05
         assert 2.95 < knots.max() <= 3

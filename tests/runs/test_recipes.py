@@ -2,8 +2,6 @@
 
 import json
 import shlex
-import tomllib
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -74,7 +72,7 @@ def test_every_model_has_a_recipe_for_every_benchmark_it_can(model, scale):
 
 @each_benchmark
 def test_recipes_name_known_models_only(name):
-    table = tomllib.loads((files("cato") / "benchmarks" / name / "recipe.toml").read_text())
+    table = get_benchmark(name).recipe
     assert set(table) == {"paper", "small", "smoke"}
     for models in table.values():
         assert set(models) <= {"all", *MODELS}

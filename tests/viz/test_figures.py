@@ -250,8 +250,7 @@ def test_the_die_touches_the_block_and_does_not_cut_it():
 
 def test_the_views_agree_with_the_benchmarks():
     from cato.benchmarks.navier_stokes.benchmark import NUM_PAST
-    from cato.benchmarks.plasticity.benchmark import NUM_FRAMES
-    from cato.benchmarks.plasticity.die import DIE_SPEED, DURATION
+    from cato.benchmarks.plasticity.benchmark import DIE_SPEED, DURATION, NUM_FRAMES
 
     assert BENCHMARKS["navier_stokes"].view.first_time == NUM_PAST + 1
     plasticity = BENCHMARKS["plasticity"].view

@@ -1,11 +1,13 @@
 """Airfoil: transonic flow around a random foil, from its mesh."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.airfoil.editor import AirfoilEditor
+from cato.benchmarks.airfoil.mesh import AMPLITUDE, BOX_HEIGHT, BOX_KNOTS, NUM_PARAMETERS, mesh
 from cato.benchmarks.contract import Benchmark, PaperNumbers, Rejected, Sample, Scale
+from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import flow_on_mesh
 from cato.benchmarks.view import View, Window
 from cato.problem import Problem
@@ -22,6 +24,33 @@ class FoilMesh:
     def shape(self) -> tuple[int, int]:
         """Nodes along and across the C."""
         return self.around, self.normal
+
+
+class AirfoilEditor(Editor):
+    """The displacements of the seven free control points."""
+
+    kind = "points"
+    hint = "Drag the control points of the box: the foil inside is deformed with it."
+    box = (-0.35, 1.35, -0.45, 0.45)
+    window = (-0.5, 1.6, -0.8, 0.8)
+
+    def controls(self) -> list[Control]:
+        """Points below from left to right, without the first, then above from right to left."""
+        below = [("below", float(x), -BOX_HEIGHT / 2) for x in BOX_KNOTS[1:]]
+        above = [("above", float(x), BOX_HEIGHT / 2) for x in BOX_KNOTS[::-1]]
+        return [
+            Control(f"Point {side} x = {x:g}", -AMPLITUDE, AMPLITUDE, 0.0025, "chords", (x, y))
+            for side, x, y in below + above
+        ]
+
+    def model_inputs(self, values: np.ndarray) -> ModelInputs:
+        """The mesh around the foil."""
+        return ModelInputs.of_mesh(mesh(values, self.parameters.shape))
+
+    def describe(self) -> dict[str, Any]:
+        """Also the sides of the box: indices of controls, and the corner that stays."""
+        fixed = (float(BOX_KNOTS[0]), -BOX_HEIGHT / 2)
+        return super().describe() | {"sides": [[fixed, 0, 1, 2], [6, 5, 4, 3], [fixed, 6], [2, 3]]}
 
 
 class Airfoil(Benchmark[FoilMesh]):
@@ -53,10 +82,12 @@ class Airfoil(Benchmark[FoilMesh]):
         )
 
     def draw(self, rng: np.random.Generator, parameters: FoilMesh) -> np.ndarray:
-        """The displacements of the control points."""
-        from cato.benchmarks.airfoil.mesh import draw_parameters
+        """Independent uniform displacements of the free control points.
 
-        return draw_parameters(rng)
+        They are ordered around the box: below from left to right without the first, then above
+        from right to left.
+        """
+        return rng.uniform(-AMPLITUDE, AMPLITUDE, NUM_PARAMETERS)
 
     def solve(self, drawn: np.ndarray, parameters: FoilMesh) -> Sample:
         """The flow around the foil of these control displacements."""
@@ -73,3 +104,6 @@ class Airfoil(Benchmark[FoilMesh]):
         }
         mach = solution.fields[..., CHANNELS.index("mach")]
         return Sample.on_mesh(solution.coords, mach, diagnostics)
+
+
+BENCHMARK = Airfoil()

@@ -22,7 +22,6 @@ live in one file because Numba's cache on disk is invalidated file by file.
 """
 
 from math import sqrt
-from typing import no_type_check
 
 from cato.kernels.jit import compiled
 
@@ -40,7 +39,6 @@ UNIT = ((1.0, 0.0, 0.0, 0.0), (0.0, 1.0, 0.0, 0.0), (0.0, 0.0, 1.0, 0.0), (0.0, 
 
 
 @compiled
-@no_type_check
 def fill_ghosts(q, stream, wall):
     """Set the ghosts: free stream outside, mirror image across the wake, extrapolation in walls."""
     num_i = q.shape[0] - 4
@@ -57,14 +55,12 @@ def fill_ghosts(q, stream, wall):
 
 
 @compiled
-@no_type_check
 def limited(a, b):
     """Van Albada's average of two neighbouring differences."""
     return (a * (b * b + LIMITER) + b * (a * a + LIMITER)) / (a * a + b * b + 2 * LIMITER)
 
 
 @compiled
-@no_type_check
 def limit_slopes(q, slopes):
     """Half the limited difference across each cell; zero in the ghosts of the free stream."""
     for i in range(2, q.shape[0] - 2):
@@ -76,7 +72,6 @@ def limit_slopes(q, slopes):
 
 
 @compiled
-@no_type_check
 def shifted(q, slope, sign):
     """The state of a cell at one of its faces."""
     a, b, s = q, slope, sign
@@ -84,7 +79,6 @@ def shifted(q, slope, sign):
 
 
 @compiled
-@no_type_check
 def roe_average(left, right):
     """Velocity, total enthalpy and sound speed between two states."""
     weight = 1 / (1 + sqrt(right[0] / left[0]))
@@ -97,7 +91,6 @@ def roe_average(left, right):
 
 
 @compiled
-@no_type_check
 def rounded(speed, floor):
     """|speed|, with its kink replaced by a parabola below `floor`."""
     size = abs(speed)
@@ -105,7 +98,6 @@ def rounded(speed, floor):
 
 
 @compiled
-@no_type_check
 def pressure_change(u, v, delta):
     """Derivative of the pressure along a change δ of (ρ, ρu, ρv, E)."""
     kinetic = 0.5 * (u * u + v * v)
@@ -113,7 +105,6 @@ def pressure_change(u, v, delta):
 
 
 @compiled
-@no_type_check
 def along_waves(speeds, average, nx, ny, delta):
     """f(A) δ for the flux Jacobian A along n, where `speeds` are f of its eigenvalues.
 
@@ -138,7 +129,6 @@ def along_waves(speeds, average, nx, ny, delta):
 
 
 @compiled
-@no_type_check
 def conservative(state):
     """(ρ, ρu, ρv, E) of (ρ, u, v, p)."""
     density, u, v, pressure = state[0], state[1], state[2], state[3]
@@ -147,7 +137,6 @@ def conservative(state):
 
 
 @compiled
-@no_type_check
 def roe_flux(left, right, normal_x, normal_y):
     """Flux from a left to a right state through a face of the given area vector."""
     area = sqrt(normal_x**2 + normal_y**2)
@@ -172,7 +161,6 @@ def roe_flux(left, right, normal_x, normal_y):
 
 
 @compiled
-@no_type_check
 def net_flux(q, normals, wall, slopes, out):
     """Flux out of every cell; the ghosts of `out` receive what enters through the boundary."""
     limit_slopes(q, slopes)
@@ -196,7 +184,6 @@ def net_flux(q, normals, wall, slopes, out):
 
 
 @compiled
-@no_type_check
 def split_speeds(normal, c):
     """Speeds of the waves that leave along the normal, and of those that come against it."""
     entropy = rounded(normal, FLOORS[0] * c)
@@ -207,7 +194,6 @@ def split_speeds(normal, c):
 
 
 @compiled
-@no_type_check
 def linearise(q, normals, wall, cfl, diagonal, coupling):
     """Derivative of the first-order net flux, plus cell volume over local time step.
 
@@ -246,7 +232,6 @@ def linearise(q, normals, wall, cfl, diagonal, coupling):
 
 
 @compiled
-@no_type_check
 def relax(inverse, coupling, flux, num_sweeps, step):
     """Symmetric Gauss–Seidel sweeps for the conservative `step` that should cancel `flux`."""
     num_i, num_j = step.shape[0] - 4, step.shape[1] - 4
@@ -275,7 +260,6 @@ def relax(inverse, coupling, flux, num_sweeps, step):
 
 
 @compiled
-@no_type_check
 def advance(q, step):
     """Add a conservative step to the primitive state."""
     for i in range(2, q.shape[0] - 2):

@@ -19,7 +19,6 @@ and its growth are scaled so that meshes refine each other nearly cell by cell (
 import numpy as np
 from jaxtyping import Float
 from numpy.polynomial import Polynomial
-from scipy.optimize import brentq
 
 from cato.errors import InputError
 
@@ -34,15 +33,6 @@ RADIUS = 40.0
 """Of the outer half circle, and where the wake ends."""
 GROWTH = 1.02
 """Ratio of neighbouring spacings over the first three quarters of a line of 50 cells."""
-
-
-def draw_parameters(generator: np.random.Generator) -> Float[np.ndarray, "7"]:
-    """Displacements of the free control points, independent and uniform in ±`AMPLITUDE`.
-
-    They are ordered around the box: below from left to right without the first, then above from
-    right to left.
-    """
-    return generator.uniform(-AMPLITUDE, AMPLITUDE, NUM_PARAMETERS)
 
 
 def num_wake_cells(shape: tuple[int, int]) -> int:
@@ -99,6 +89,8 @@ def deformed(
 
 def stretched(first: float, num_cells: int) -> Float[np.ndarray, "{num_cells}+1"]:
     """Nodes from 0 to 1 with spacings that grow slowly, and in the last quarter as needed."""
+    from scipy.optimize import brentq  # slow to import
+
     growth = GROWTH ** (50 / num_cells)
     num_slow = 3 * (num_cells + 1) // 4 - 1
     slow = first * growth ** np.arange(num_slow + 1)

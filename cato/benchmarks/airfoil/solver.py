@@ -17,10 +17,8 @@ import numpy as np
 from jaxtyping import Float
 
 from cato.benchmarks.airfoil.euler import GAMMA, advance, fill_ghosts, linearise, net_flux, relax
-from cato.benchmarks.airfoil.mesh import SHAPE, draw_parameters, mesh, num_wake_cells
+from cato.benchmarks.airfoil.mesh import SHAPE, mesh, num_wake_cells
 from cato.errors import InputError
-
-__all__ = ["ACCEPTED_RESIDUAL", "CHANNELS", "Solution", "draw_parameters", "mesh", "solve"]
 
 CHANNELS = ("rho", "u", "v", "p", "mach")
 ACCEPTED_RESIDUAL = 1e-5
@@ -71,7 +69,7 @@ def solve(
     """Flow around the foil of the given control displacements, started from the free stream.
 
     Args:
-        parameters: Displacements of the free control points, as `draw_parameters` orders them.
+        parameters: Displacements of the free control points, as `Airfoil.draw` orders them.
         shape: Nodes along and across the C.
         mach: Mach number of the free stream.
         alpha: Angle of attack in degrees.

@@ -1,14 +1,16 @@
 """Darcy flow: the pressure in a random porous medium."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
-from cato.benchmarks.darcy.editor import DarcyEditor
-from cato.benchmarks.darcy.medium import random_medium
+from cato.benchmarks.darcy.medium import HIGH, LOW, random_medium
+from cato.benchmarks.editor import Editor, ModelInputs
 from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
+from cato.errors import InputError
 from cato.problem import Problem
 
 
@@ -23,6 +25,50 @@ class DarcyGrid:
     def num_solver_nodes(self) -> int:
         """Nodes per side of the solver's grid."""
         return self.stride * (self.resolution - 1) + 1
+
+
+class DarcyEditor(Editor):
+    """The medium as painted on the solver's grid: 1 where it is permeable, 0 elsewhere."""
+
+    kind = "paint"
+    hint = "Paint the porous medium: fluid passes the light parts four times as easily."
+
+    def neutral(self) -> np.ndarray:
+        """The same permeability everywhere."""
+        num_nodes = self.parameters.num_solver_nodes
+        return np.zeros((num_nodes, num_nodes), np.uint8)
+
+    def encode(self, drawn: np.ndarray) -> np.ndarray:
+        return (drawn == HIGH).astype(np.uint8)
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        """The permeability."""
+        return np.where(values == 1, HIGH, LOW)
+
+    def check(self, values: np.ndarray) -> np.ndarray:
+        """Zeros and ones at the nodes of the solver's grid."""
+        expected = self.neutral().shape
+        if values.shape != expected:
+            raise InputError(
+                f"darcy: the medium must have shape {list(expected)}; got {list(values.shape)}"
+            )
+        if not np.isin(values, (0, 1)).all():
+            raise InputError("darcy: the medium must be 1 (permeable) or 0 everywhere")
+        return values.astype(np.uint8)
+
+    def model_inputs(self, values: np.ndarray) -> ModelInputs:
+        """The permeability at every `stride`-th node."""
+        stride = self.parameters.stride
+        kept = self.decode(values)[::stride, ::stride, None]
+        return ModelInputs(kept.astype(np.float32), self.shared_coords())
+
+    def describe(self) -> dict[str, Any]:
+        """Also the grid that is painted on, and names for values 0 and 1."""
+        names = [f"Tight (a = {LOW:g})", f"Permeable (a = {HIGH:g})"]
+        size = self.parameters.num_solver_nodes
+        return super().describe() | {
+            "paint": {"size": size, "label": "Porous medium", "names": names}
+        }
 
 
 def published_layouts(file: str, split: str, num_samples: int) -> tuple[Layout, Layout]:
@@ -88,3 +134,6 @@ class Darcy(Benchmark[DarcyGrid]):
                 "num_iterations": float(solution.num_iterations),
             },
         )
+
+
+BENCHMARK = Darcy()

@@ -1,15 +1,27 @@
-"""Elasticity: the stress in a stretched cell with a void, from a cloud of its points."""
+"""Elasticity: the stress in a stretched cell with a void, from a cloud of its points.
+
+The edge of the void is r = 0.2 + 0.2/(1 + exp r̃) with r̃ ~ N(0, 4²(−Δ + 9)⁻¹) on the circle. Of r̃
+we keep the ten modes cos kθ, sin kθ, k = 1…5: the published data set has ten coefficients per
+sample, and many more modes make voids so ragged that 972 points cannot resolve them.
+"""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale
-from cato.benchmarks.elasticity.editor import ElasticityEditor
-from cato.benchmarks.elasticity.void import draw_void
+from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
 from cato.problem import Problem
+
+NUM_WAVES = 5
+CENTRE = 0.5
+"""Both coordinates of the middle of the cell."""
+MIN_RADIUS, RADIUS_RANGE = 0.2, 0.2
+NUM_HANDLES = 2 * NUM_WAVES + 1
+"""Points on the edge in the explorer: as many as a sum of waves and a mean has coefficients."""
 
 SAMPLES = {"train": slice(0, 1000), "test": slice(-200, None)}
 
@@ -19,6 +31,49 @@ class CellMesh:
     """The one reference mesh that is shipped."""
 
     num_points: int = 972
+
+
+class ElasticityEditor(Editor):
+    """Fourier coefficients of the void's edge, of cos kθ and sin kθ for k = 1, 2, …"""
+
+    kind = "void"
+    hint = "Drag the edge of the void in the stretched rubber cell."
+    box = (-0.02, 1.02, -0.02, 1.02)
+    window = (-0.02, 1.02, -0.02, 1.02)
+
+    def controls(self) -> list[Control]:
+        """One per coefficient; the page moves points of the edge instead."""
+        waves = [(k, wave) for k in range(1, NUM_WAVES + 1) for wave in ("cos", "sin")]
+        return [Control(f"{wave} {k}θ", -6.0, 6.0, 0.1) for k, wave in waves]
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        """A row for each wave."""
+        return values.reshape(-1, 2)
+
+    def model_inputs(self, values: np.ndarray) -> ModelInputs:
+        """The points of the cell."""
+        from cato.benchmarks.elasticity.solver import NUM_POINTS, morph, reference_cell
+
+        # Move all nodes, like the solver: moving only some could round differently.
+        nodes = morph(reference_cell(0).mesh.doflocs, self.decode(values))
+        return ModelInputs.of_mesh(nodes[:, :NUM_POINTS].T)
+
+    def triangles(self) -> np.ndarray:
+        """The solver's elements: the points are their corners."""
+        from cato.benchmarks.elasticity.solver import reference_cell
+
+        return reference_cell(0).mesh.t[:3].T.astype(np.uint32)
+
+    def describe(self) -> dict[str, Any]:
+        """Also the law of the edge, r = inner + (outer − inner) / (1 + exp r̃), |r̃| ≤ reach."""
+        void = {
+            "points": NUM_HANDLES,
+            "centre": CENTRE,
+            "inner": MIN_RADIUS,
+            "outer": MIN_RADIUS + RADIUS_RANGE,
+            "reach": 3.0,
+        }
+        return super().describe() | {"void": void}
 
 
 class Elasticity(Benchmark[CellMesh]):
@@ -62,8 +117,10 @@ class Elasticity(Benchmark[CellMesh]):
         )
 
     def draw(self, rng: np.random.Generator, parameters: CellMesh) -> np.ndarray:
-        """The Fourier coefficients of the void's edge."""
-        return draw_void(rng)
+        """Fourier coefficients (K, 2) of r̃: those of cos kθ and of sin kθ, for k = 1, 2, …"""
+        k = np.arange(1, NUM_WAVES + 1)[:, None]
+        # cos kθ/√π and sin kθ/√π are the orthonormal eigenfunctions of −Δ on the circle.
+        return rng.standard_normal((NUM_WAVES, 2)) * 4 / np.sqrt(np.pi * (k**2 + 9))
 
     def solve(self, drawn: np.ndarray, parameters: CellMesh) -> Sample:
         """The stress in the cell with the void of these Fourier coefficients."""
@@ -75,3 +132,6 @@ class Elasticity(Benchmark[CellMesh]):
             "num_iterations": float(solution.iterations),
         }
         return Sample.on_mesh(solution.points, solution.stress, diagnostics)
+
+
+BENCHMARK = Elasticity()

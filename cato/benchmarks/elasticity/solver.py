@@ -10,7 +10,7 @@ its volume, and no pressure is needed. The target is the von Mises stress at 972
 stay below 1 %, close to linear elasticity with E = 6(C₁ + C₂) and ν = ½. Expect a stress of about
 190 ± 140 with its largest values, 1000 or more, at the sides of the void.
 
-What varies is the void, see `void`.
+What varies is the void, see `benchmark`.
 
 Quadratic isoparametric triangles, by scikit-fem, on a reference mesh around a circle of radius 0.3
 whose nodes are moved along their rays until the circle is the void. The Cauchy stress is
@@ -32,50 +32,40 @@ import numpy as np
 import skfem
 from jaxtyping import Float, Int
 from scipy import sparse
-from scipy.sparse.linalg import splu
 from skfem.helpers import dot, grad, mul
 
 from cato.benchmarks.contract import Rejected
-from cato.benchmarks.elasticity.void import CENTRE, void_radius
+from cato.benchmarks.elasticity.benchmark import CENTRE, MIN_RADIUS, RADIUS_RANGE
+from cato.benchmarks.newton import Equations, NewtonSolution
 
 C1, C2 = 1.863e5, 9.79e3
 TRACTION = 100.0
 NUM_POINTS = 972
 REFERENCE_RADIUS = 0.3
 
-TOLERANCE = 1e-10
-"""Largest accepted norm of the out-of-balance forces, relative to the load."""
-MAX_ITERATIONS = 15
-
 _QUADRATURE_ORDER = 4
-# A stable body has a positive definite tangent, of which every diagonal entry is a good pivot.
-_SYMMETRIC = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}
 
 
 @dataclass(frozen=True)
-class Solution:
-    """Stress in one cell.
+class Solution(NewtonSolution):
+    """Stress in one cell; residuals are out-of-balance forces, relative to the load.
 
     Attributes:
         points: Positions in the unloaded cell.
         stress: Von Mises stress there.
-        residuals: Out-of-balance forces, relative to the load, before each Newton step and after
-            the last.
     """
 
     points: Float[np.ndarray, "972 2"]
     stress: Float[np.ndarray, " 972"]
-    residuals: tuple[float, ...]
 
-    @property
-    def residual(self) -> float:
-        """Out-of-balance forces at the end, relative to the load."""
-        return self.residuals[-1]
 
-    @property
-    def iterations(self) -> int:
-        """Number of Newton steps."""
-        return len(self.residuals) - 1
+def void_radius(
+    void: Float[np.ndarray, "waves 2"], angle: Float[np.ndarray, " n"]
+) -> Float[np.ndarray, " n"]:
+    """Distance r(θ) from the centre of the cell to the edge of its void."""
+    phase = np.arange(1, len(void) + 1)[:, None] * angle
+    exponent = void[:, 0] @ np.cos(phase) + void[:, 1] @ np.sin(phase)
+    return MIN_RADIUS + RADIUS_RANGE / (1 + np.exp(exponent))
 
 
 def solve(
@@ -84,7 +74,7 @@ def solve(
     """Stress in the cell with this void.
 
     Args:
-        void: Fourier coefficients, as drawn by `draw_void`.
+        void: Fourier coefficients, as drawn by `Elasticity.draw`.
         traction: Upward force per unit length of the top.
         refine: How many times to halve the elements; the 972 points stay the same.
 
@@ -92,17 +82,21 @@ def solve(
         Rejected: The void folds the mesh, or Newton's iteration did not converge.
     """
     cell = UnitCell(void, traction, refine)
-    displacement, residuals = newton(cell, np.zeros(2 * cell.basis.N), cell.free)
+    displacement, residuals = cell.newton(np.zeros(2 * cell.basis.N), cell.free)
     points = cell.basis.mesh.doflocs[:, :NUM_POINTS].T.copy()
-    return Solution(points, von_mises(cell.stress(displacement)), residuals)
+    return Solution(points, von_mises(cell.stress(displacement)), residuals=residuals)
 
 
-class UnitCell:
+class UnitCell(Equations):
     """The discrete equations of equilibrium of one cell.
 
     A displacement is the vector of its x and then its y components at the nodes, in scikit-fem's
     numbering. Arguments are those of `solve`.
     """
+
+    name = "elasticity"
+    # A stable body has a positive definite Jacobian: every diagonal entry is a good pivot.
+    pivoting = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}  # noqa: RUF012
 
     def __init__(
         self, void: Float[np.ndarray, "waves 2"], traction: float = TRACTION, refine: int = 0
@@ -112,6 +106,7 @@ class UnitCell:
         self.basis = skfem.Basis(mesh, skfem.ElementTriP2(), intorder=_QUADRATURE_ORDER)
         self.free = reference.free
         self.load = traction * reference.load
+        self.scale = float(np.linalg.norm(self.load))
         if (self.basis.mapping.detDF(self.basis.X) <= 0).any():
             raise Rejected("elasticity: the void is too ragged; it folds the mesh")
 
@@ -125,15 +120,14 @@ class UnitCell:
         density = energy_density(self.deformation(displacement))
         return float((density * self.basis.dx).sum() - self.load @ displacement)
 
-    def residual(self, displacement: Float[np.ndarray, " dofs"]) -> Float[np.ndarray, " dofs"]:
+    def residual(self, state: Float[np.ndarray, " dofs"]) -> Float[np.ndarray, " dofs"]:
         """Out-of-balance forces, the gradient of the energy."""
-        stress = first_piola(self.deformation(displacement))
+        stress = first_piola(self.deformation(state))
         forces = [_internal.assemble(self.basis, stress=component) for component in stress]
         return np.concatenate(forces) - self.load
 
-    def tangent(self, displacement: Float[np.ndarray, " dofs"]) -> sparse.csr_matrix:
-        """Derivative of the residual."""
-        moduli = tangent_moduli(self.deformation(displacement))
+    def jacobian(self, state: Float[np.ndarray, " dofs"]) -> sparse.csr_matrix:
+        moduli = tangent_moduli(self.deformation(state))
         xx, xy, yy = (
             _stiffness.assemble(self.basis, moduli=moduli[a, :, b])
             for a, b in ((0, 0), (0, 1), (1, 1))
@@ -146,28 +140,6 @@ class UnitCell:
         cauchy = cauchy_stress(self.deformation(displacement))
         components = cauchy[0, 0], cauchy[1, 1], cauchy[0, 1]
         return np.stack([corners.project(values)[:NUM_POINTS] for values in components])
-
-
-def newton(
-    cell: UnitCell, displacement: Float[np.ndarray, " dofs"], free: Int[np.ndarray, " free"]
-) -> tuple[Float[np.ndarray, " dofs"], tuple[float, ...]]:
-    """Balance the forces on the `free` entries, keeping the others.
-
-    Returns:
-        The displacement, and the relative residual before each step and after the last.
-    """
-    displacement, norms = displacement.copy(), list[float]()
-    scale = float(np.linalg.norm(cell.load))
-    while len(norms) <= MAX_ITERATIONS:
-        residual = cell.residual(displacement)[free]
-        norms.append(float(np.linalg.norm(residual)) / scale)
-        if norms[-1] < TOLERANCE:
-            return displacement, tuple(norms)
-        if not np.isfinite(norms[-1]):
-            break
-        matrix = cell.tangent(displacement)[free][:, free].tocsc()
-        displacement[free] -= splu(matrix, "MMD_AT_PLUS_A", **_SYMMETRIC).solve(residual)
-    raise Rejected(f"elasticity: residual {norms[-1]:.1e} after {len(norms) - 1} Newton steps")
 
 
 def energy_density(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "*q"]:

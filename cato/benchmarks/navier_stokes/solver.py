@@ -56,32 +56,6 @@ def diagonal_forcing(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return 0.1 * (np.sin(phase) + np.cos(phase))
 
 
-def no_forcing(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """A flow left to itself."""
-    return np.zeros_like(x)
-
-
-@final
-@dataclass(frozen=True)
-class TaylorGreen:
-    """An exact solution without forcing: a chequerboard of vortices that decays in place.
-
-    w = A cos(2πmx) cos(2πmy) exp(−8π²m²νt); its stream function is proportional to it, so that
-    nothing is carried anywhere.
-    """
-
-    viscosity: float
-    num_waves: int = 1
-    amplitude: float = 1.0
-
-    def __call__(self, x: np.ndarray, y: np.ndarray, t: float) -> np.ndarray:
-        """Vorticity at time t."""
-        k = 2 * np.pi * self.num_waves
-        return (
-            self.amplitude * np.exp(-2 * k**2 * self.viscosity * t) * np.cos(k * x) * np.cos(k * y)
-        )
-
-
 def random_deviations(k_x: np.ndarray, k_y: np.ndarray) -> np.ndarray:
     """Standard deviation of the real and of the imaginary part of a random coefficient ŵ_k.
 

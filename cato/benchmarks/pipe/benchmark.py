@@ -5,10 +5,30 @@ from dataclasses import dataclass
 import numpy as np
 
 from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale
-from cato.benchmarks.pipe.editor import PipeEditor
+from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import flow_on_mesh
 from cato.benchmarks.view import View
+from cato.errors import InputError
 from cato.problem import Problem
+
+LENGTH = 10.0
+KNOTS = np.linspace(0, LENGTH, 5)
+
+RANGES = {"code": (1.0, 0.4), "paper": (2.0, 1.0)}
+"""Largest |height| and |slope dy/dx| of the knots: in the original program (slopes U[−1, 1] per
+piece of length 2.5) and in the text of the article."""
+
+REACH = 0.8
+"""Distance along x between a knot and the point that turns the pipe there, in the explorer."""
+
+
+def draw_centreline(rng: np.random.Generator, law: str = "code") -> np.ndarray:
+    """Height and slope of the centreline at each knot: uniform in `RANGES`, the first height 0."""
+    if law not in RANGES:
+        raise InputError(f"pipe: law is one of {', '.join(RANGES)}; got {law!r}")
+    parameters = rng.uniform(-1, 1, (5, 2)) * RANGES[law]
+    parameters[0, 0] = 0
+    return parameters
 
 
 @dataclass(frozen=True)
@@ -21,6 +41,51 @@ class PipeMesh:
     def shape(self) -> tuple[int, int]:
         """Nodes along and across the pipe."""
         return self.resolution, self.resolution
+
+
+class PipeEditor(Editor):
+    """Heights of the centreline at its knots, the first fixed, and its slopes there."""
+
+    kind = "points"
+    hint = "Drag the round points to bend the pipe, the small ones to turn it."
+    box = (-0.4, 10.4, -2.2, 2.2)
+    window = (-0.1, 10.1, -2.1, 2.1)
+
+    def controls(self) -> list[Control]:
+        """Slope, height, slope, … from the inlet to the outlet."""
+        height, slope = RANGES["code"]
+        controls: list[Control] = []
+        for knot, x in enumerate(map(float, KNOTS)):
+            if knot:
+                label = f"Height of the pipe at x = {x:g}"
+                controls.append(Control(label, -height, height, 0.05, "", (x, 0.0)))
+            reach = -REACH if knot == len(KNOTS) - 1 else REACH
+            controls.append(
+                Control(
+                    f"Slope of the pipe at x = {x:g}",
+                    -slope,
+                    slope,
+                    0.04,
+                    anchor=(x + reach, 0.0),
+                    along=(0.0, reach),
+                    follows=len(controls) - 1 if knot else None,
+                    is_small=True,
+                )
+            )
+        return controls
+
+    def encode(self, drawn: np.ndarray) -> np.ndarray:
+        return drawn.ravel()[1:]
+
+    def decode(self, values: np.ndarray) -> np.ndarray:
+        """Height and slope at each knot."""
+        return np.concatenate([[0.0], values]).reshape(-1, 2)
+
+    def model_inputs(self, values: np.ndarray) -> ModelInputs:
+        """The mesh of the pipe."""
+        from cato.benchmarks.pipe.solver import mesh
+
+        return ModelInputs.of_mesh(mesh(self.decode(values), self.parameters.shape))
 
 
 class Pipe(Benchmark[PipeMesh]):
@@ -58,8 +123,6 @@ class Pipe(Benchmark[PipeMesh]):
 
     def draw(self, rng: np.random.Generator, parameters: PipeMesh) -> np.ndarray:
         """Heights and slopes of the centreline at its knots."""
-        from cato.benchmarks.pipe.solver import draw_centreline
-
         return draw_centreline(rng)
 
     def solve(self, drawn: np.ndarray, parameters: PipeMesh) -> Sample:
@@ -73,3 +136,6 @@ class Pipe(Benchmark[PipeMesh]):
             "flux_error": solution.flux_error,
         }
         return Sample.on_mesh(solution.coords, solution.u_x, diagnostics)
+
+
+BENCHMARK = Pipe()

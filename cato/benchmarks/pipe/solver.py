@@ -15,7 +15,7 @@ error.
 
 The setting is that of Li et al., "Fourier neural operator with learned deformations" (2023), the
 source of the paper's Pipe benchmark. Its text and its program draw the centreline differently:
-see `RANGES`.
+see `benchmark.RANGES`.
 """
 
 from collections.abc import Sequence
@@ -29,32 +29,22 @@ from jaxtyping import Float, Int
 from scipy import sparse
 from scipy.integrate import simpson
 from scipy.interpolate import CubicHermiteSpline
-from scipy.sparse.linalg import splu
 from skfem.helpers import dot, grad
 
-from cato.benchmarks.contract import Rejected
+from cato.benchmarks.newton import Equations, NewtonSolution
+from cato.benchmarks.pipe.benchmark import KNOTS, LENGTH
 from cato.errors import InputError
 
-LENGTH = 10.0
 WIDTH = 1.0
 VISCOSITY = 0.005
 INLET_FLUX = 2 / 3
-KNOTS = np.linspace(0, LENGTH, 5)
-
-RANGES = {"code": (1.0, 0.4), "paper": (2.0, 1.0)}
-"""Largest |height| and |slope dy/dx| of the knots: in the original program (slopes U[−1, 1] per
-piece of length 2.5) and in the text of the article."""
-
-TOLERANCE = 1e-10
-"""Largest accepted Euclidean norm of the discrete equations."""
-MAX_ITERATIONS = 15
 
 # Where x is affine in ξ, as here, 4 × 4 Gauss points integrate every term exactly.
 _QUADRATURE_ORDER = 7
 
 
 @dataclass(frozen=True)
-class Solution:
+class Solution(NewtonSolution):
     """A flow on the nodes of its mesh; the first axis runs along the pipe, the second across.
 
     Attributes:
@@ -62,7 +52,6 @@ class Solution:
         u_x: Velocity along x, the benchmark's target.
         u_y: Velocity along y.
         p: Pressure over density.
-        residuals: Norm of the discrete equations before each Newton step and after the last.
         flux_error: Largest relative deviation from 2/3 of the flux through a line of nodes.
     """
 
@@ -70,27 +59,7 @@ class Solution:
     u_x: Float[np.ndarray, "H W"]
     u_y: Float[np.ndarray, "H W"]
     p: Float[np.ndarray, "H W"]
-    residuals: tuple[float, ...]
     flux_error: float
-
-    @property
-    def residual(self) -> float:
-        """Norm of the discrete equations at the end."""
-        return self.residuals[-1]
-
-    @property
-    def iterations(self) -> int:
-        """Number of Newton steps."""
-        return len(self.residuals) - 1
-
-
-def draw_centreline(rng: np.random.Generator, law: str = "code") -> Float[np.ndarray, "5 2"]:
-    """Height and slope of the centreline at each knot: uniform in `RANGES`, the first height 0."""
-    if law not in RANGES:
-        raise InputError(f"pipe: law is one of {', '.join(RANGES)}; got {law!r}")
-    parameters = rng.uniform(-1, 1, (5, 2)) * RANGES[law]
-    parameters[0, 0] = 0
-    return parameters
 
 
 def mesh(
@@ -120,14 +89,14 @@ def solve(parameters: Float[np.ndarray, "5 2"], shape: tuple[int, int] = (129, 1
     flow = Flow(mesh(parameters, shape))
     across = np.linspace(-1, 1, shape[1])
     start = flow.state(u_x=np.broadcast_to(1 - across**2, shape))
-    state, residuals = newton(flow, start, flow.free)
+    state, residuals = flow.newton(start, flow.free)
     u_x, u_y, p = flow.fields(state)
     flux = simpson(u_x, dx=WIDTH / (shape[1] - 1), axis=1)
     flux_error = float(np.abs(flux / INLET_FLUX - 1).max())
-    return Solution(flow.coords, u_x, u_y, p, residuals, flux_error)
+    return Solution(flow.coords, u_x, u_y, p, flux_error, residuals=residuals)
 
 
-class Flow:
+class Flow(Equations):
     """The discrete equations on one mesh.
 
     A state is the vector of u_x and u_y at the nodes and of p at the element corners, in
@@ -136,6 +105,10 @@ class Flow:
     Args:
         coords: Node positions, odd numbers of them along both axes.
     """
+
+    name = "pipe"
+    # Pivots stay on the diagonal unless ten times smaller than the best: 1.6 times as fast.
+    pivoting = {"diag_pivot_thresh": 0.1}  # noqa: RUF012
 
     def __init__(self, coords: Float[np.ndarray, "H W 2"]) -> None:
         self.coords = coords
@@ -184,7 +157,6 @@ class Flow:
         return np.concatenate([*momentum, continuity])
 
     def jacobian(self, state: Float[np.ndarray, " dofs"]) -> sparse.csr_matrix:
-        """Derivative of the residual."""
         u = [self.basis.interpolate(component) for component in self._split(state)[:2]]
         momentum = self.viscous + _transport.assemble(self.basis, u_x=u[0], u_y=u[1])
         strain = [
@@ -200,30 +172,6 @@ class Flow:
 
     def _split(self, state: Float[np.ndarray, " dofs"]) -> Sequence[np.ndarray]:
         return np.split(state, [self.basis.N, 2 * self.basis.N])
-
-
-def newton(
-    flow: Flow, state: Float[np.ndarray, " dofs"], free: Int[np.ndarray, " free"]
-) -> tuple[Float[np.ndarray, " dofs"], tuple[float, ...]]:
-    """Solve the equations of the `free` entries, keeping the others.
-
-    Returns:
-        The solution, and the norm of the residual before each step and after the last.
-    """
-    state, norms = state.copy(), list[float]()
-    while len(norms) <= MAX_ITERATIONS:
-        residual = flow.residual(state)[free]
-        norms.append(float(np.linalg.norm(residual)))
-        if norms[-1] < TOLERANCE:
-            return state, tuple(norms)
-        if not np.isfinite(norms[-1]):
-            break
-        # This order suits the symmetric pattern: 2.6 times as fast as the default, COLAMD. Pivots
-        # stay on the diagonal unless ten times smaller than the best, for another factor of 1.6.
-        matrix = flow.jacobian(state)[free][:, free].tocsc()
-        factors = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.1)
-        state[free] -= factors.solve(residual)
-    raise Rejected(f"pipe: residual {norms[-1]:.1e} after {len(norms) - 1} Newton steps")
 
 
 @skfem.BilinearForm

@@ -1,16 +1,21 @@
 """Plasticity: the deformation of a metal block under a die, from the shape of the die."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
-from cato.benchmarks.plasticity.die import DIE_SPEED, DURATION, HEIGHT, LENGTH, draw_die
-from cato.benchmarks.plasticity.editor import PlasticityEditor
+from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import Fields, Layout, Published
 from cato.benchmarks.view import View
 from cato.problem import Problem
 
+LENGTH, HEIGHT = 50.0, 15.0
+"""Size of the block in mm."""
+NUM_KNOTS, MAX_KNOT = 8, 3.0
+DIE_SPEED, DURATION = 3.0, 1.0
+"""In mm/ms and ms."""
 NUM_FRAMES = 20
 
 
@@ -25,6 +30,44 @@ class BlockMesh:
     def shape(self) -> tuple[int, int]:
         """Node columns and rows."""
         return self.columns, self.rows
+
+
+class PlasticityEditor(Editor):
+    """The heights of the die at its knots."""
+
+    kind = "points"
+    hint = f"Shape the die that moves down by {DIE_SPEED * DURATION:g} mm in {DURATION:g} ms."
+    box = (-2.5, 52.5, -1.0, 20.5)
+    window = (-3.5, 53.5, -0.5, 18.5)
+
+    def controls(self) -> list[Control]:
+        """Points from left to right, on the upper edge of the block at height 0."""
+        return [
+            Control(
+                f"Die at x = {x:.3g} mm",
+                0.0,
+                MAX_KNOT,
+                0.1,
+                "mm",
+                anchor=(float(x), HEIGHT),
+                start=MAX_KNOT / 2,
+            )
+            for x in np.linspace(0, LENGTH, NUM_KNOTS)
+        ]
+
+    def model_inputs(self, values: np.ndarray) -> ModelInputs:
+        """The height of the die above every column of the mesh."""
+        from cato.benchmarks.plasticity.solver import die_curve
+
+        shape = self.problem.shape
+        height = die_curve(values)(np.linspace(0.0, LENGTH, shape[0]))
+        inputs = np.broadcast_to(height[:, None, None], (*shape, 1)).astype(np.float32)
+        return ModelInputs(inputs, self.shared_coords())
+
+    def describe(self) -> dict[str, Any]:
+        """Also the block, and how far the die moves."""
+        travel = self.benchmark.view.die_travel
+        return super().describe() | {"die": {"length": LENGTH, "height": HEIGHT, "travel": travel}}
 
 
 def assemble_published(die: np.ndarray, output: np.ndarray) -> Fields:
@@ -102,8 +145,8 @@ class Plasticity(Benchmark[BlockMesh]):
         return plane_grid(x, np.linspace(0, HEIGHT / LENGTH, parameters.rows))
 
     def draw(self, rng: np.random.Generator, parameters: BlockMesh) -> np.ndarray:
-        """The heights of the die's knots."""
-        return draw_die(rng)
+        """The heights of the die's knots in mm."""
+        return rng.uniform(0.0, MAX_KNOT, NUM_KNOTS)
 
     def solve(self, drawn: np.ndarray, parameters: BlockMesh) -> Sample:
         """The motion of the block under the die with these knot heights."""
@@ -120,3 +163,6 @@ class Plasticity(Benchmark[BlockMesh]):
                 "max_plastic_strain": solution.max_plastic_strain,
             },
         )
+
+
+BENCHMARK = Plasticity()

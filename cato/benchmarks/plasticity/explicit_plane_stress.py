@@ -17,7 +17,6 @@ Arguments are the named tuples of `cato.benchmarks.plasticity.solver`, in mm, ms
 """
 
 from functools import partial
-from typing import no_type_check
 
 import numpy as np
 
@@ -40,14 +39,12 @@ REACHED_END, STRAINED, COLLAPSED = 0, 1, 2
 compiled = partial(jit.compiled, forceinline=True)
 
 
-@no_type_check
 @compiled
 def squared(z):
     """|z|², without the square root of abs()."""
     return z.real * z.real + z.imag * z.imag
 
 
-@no_type_check
 @compiled
 def return_map(material, centre, deviator):
     """Project a trial stress on the yield surface: backward Euler with associated flow.
@@ -79,7 +76,6 @@ def return_map(material, centre, deviator):
     return centre * shrink_centre, deviator * shrink_deviator, gamma
 
 
-@no_type_check
 @compiled
 def update_stress(material, centre, deviator, stretch, shear, turn):
     """One increment: turn the stress with the material (Jaumann), strain it, return it.
@@ -102,7 +98,6 @@ def update_stress(material, centre, deviator, stretch, shear, turn):
     return new_centre, new_deviator, -thinning, flow * material.yield_stress, work
 
 
-@no_type_check
 @compiled
 def update_history(material, elements, j, i, area, stretch, shear, turn):
     """Stress, thickness, plastic strain and work of an element; returns its volume."""
@@ -117,7 +112,6 @@ def update_history(material, elements, j, i, area, stretch, shear, turn):
     return volume
 
 
-@no_type_check
 @compiled
 def hourglass_force(material, elements, j, i, rate, turn, size, convexity, damping):
     """Force per thickness against the increment `rate` of an element's hourglass pattern.
@@ -134,7 +128,6 @@ def hourglass_force(material, elements, j, i, rate, turn, size, convexity, dampi
     return spring + HOURGLASS_VISCOSITY * damping * rate
 
 
-@no_type_check
 @compiled
 def update_element(material, nodes, elements, j, i, dt):
     """Stress of one element after a step of its nodes, and its forces added to theirs."""
@@ -182,7 +175,6 @@ def update_element(material, nodes, elements, j, i, dt):
     force[j + 1, i] -= f4 - (1.0 + g4) * hourglass
 
 
-@no_type_check
 @compiled
 def update_forces(material, nodes, elements, dt):
     """Forces of all elements on the nodes after a step."""
@@ -193,7 +185,6 @@ def update_forces(material, nodes, elements, dt):
             update_element(material, nodes, elements, j, i, dt)
 
 
-@no_type_check
 @compiled
 def stable_step(material, nodes, elements):
     """A lower bound of 2/ω_max, or 0 where an element has turned inside out.
@@ -219,7 +210,6 @@ def stable_step(material, nodes, elements):
     return 2.0 / omega * (np.sqrt(1.0 + BULK_VISCOSITY**2) - BULK_VISCOSITY)
 
 
-@no_type_check
 @compiled
 def die_profile(die, x):
     """Height and slope of the die at x, before it moves; flat outside its knots."""
@@ -231,7 +221,6 @@ def die_profile(die, x):
     return ((c3 * s + c2) * s + c1) * s + c0, (3.0 * c3 * s + 2.0 * c2) * s + c1
 
 
-@no_type_check
 @compiled
 def push_out(nodes, die, j, i, time, dt, kick):
     """Put a node that has passed the die back on it along the normal; return the die's work.
@@ -253,7 +242,6 @@ def push_out(nodes, die, j, i, time, dt, kick):
     return mass * (jump * mean_velocity.conjugate()).real
 
 
-@no_type_check
 @compiled
 def move_nodes(nodes, die, time, dt, kick):
     """Kick velocities, drift positions to `time`, and obey the die; return the die's work.
@@ -271,7 +259,6 @@ def move_nodes(nodes, die, time, dt, kick):
     return work
 
 
-@no_type_check
 @compiled
 def advance(material, nodes, elements, die, start, end, last_dt, stepping):
     """Step from `start` to exactly `end`.

@@ -19,9 +19,10 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.interpolate import PchipInterpolator
 
 from cato.benchmarks.contract import Rejected
-from cato.benchmarks.plasticity.die import DIE_SPEED, DURATION, HEIGHT, LENGTH, die_curve
+from cato.benchmarks.plasticity.benchmark import DIE_SPEED, DURATION, HEIGHT, LENGTH
 from cato.benchmarks.plasticity.explicit_plane_stress import (
     COLLAPSED,
     REACHED_END,
@@ -130,6 +131,13 @@ class Solution:
     max_penetration: float
     energy: Energy
     num_steps: int
+
+
+def die_curve(knots: Float[np.ndarray, " K"]) -> PchipInterpolator:
+    """The die's height above the undeformed block, flat beyond the block's ends."""
+    spacing = LENGTH / (len(knots) - 1)
+    x = spacing * np.arange(-1, len(knots) + 1)
+    return PchipInterpolator(x, np.pad(knots, 1, mode="edge"))
 
 
 def make_die(knots: Float[np.ndarray, " K"]) -> Die:

@@ -8,11 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cato.benchmarks import BENCHMARKS, editor_for
-from cato.benchmarks.elasticity.editor import NUM_HANDLES
+from cato.benchmarks.elasticity.benchmark import NUM_HANDLES
 from cato.benchmarks.plasticity.benchmark import BlockMesh
 from cato.errors import InputError
-
-SEED = 5
 
 
 def smoke(name):
@@ -24,38 +22,6 @@ def within(editor):
     """Values that the page allows."""
     ranges = [st.floats(control.low, control.high) for control in editor.controls()]
     return st.tuples(*ranges).map(np.array)
-
-
-def drawn(editor):
-    """The values that belong to the sample of `SEED`."""
-    if editor.benchmark.name == "navier_stokes":
-        return np.array([1.0, 1.0, float(SEED)])
-    return editor.draw(np.random.default_rng(SEED))
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_values_of_a_drawn_sample_give_that_very_sample(name):
-    editor = smoke(name)
-    sample = BENCHMARKS[name].sample(np.random.default_rng(SEED), editor.parameters)
-    values = editor.check(drawn(editor))
-    inputs, coords = editor.model_inputs(values)
-    own = sample.coords
-    if own is None:
-        own = BENCHMARKS[name].coords(editor.parameters)
-    np.testing.assert_array_equal(inputs, sample.inputs)
-    np.testing.assert_array_equal(coords, own)
-    assert inputs.dtype == coords.dtype == np.float32
-    np.testing.assert_array_equal(editor.solve(values).targets, sample.targets)
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_random_and_plain_values_are_allowed_and_differ(name):
-    editor = smoke(name)
-    first, again, other = (editor.draw(np.random.default_rng(seed)) for seed in (1, 1, 2))
-    np.testing.assert_array_equal(first, again)
-    assert not np.array_equal(first, other)
-    for values in (first, other, editor.neutral()):
-        np.testing.assert_array_equal(editor.check(values), values)
 
 
 @given(data=st.data())
@@ -188,15 +154,6 @@ def test_vortices_are_as_strong_and_as_large_as_asked():
 def test_other_values_are_refused(name, values, words):
     with pytest.raises(InputError, match=words):
         smoke(name).check(values)
-
-
-@pytest.mark.parametrize("name", BENCHMARKS)
-def test_the_editor_of_a_model_has_its_mesh(name):
-    for scale in ("small", "smoke"):
-        problem = BENCHMARKS[name].problem(scale)
-        editor = editor_for(problem, scale)
-        assert editor.problem.shape == problem.shape
-        assert editor.parameters == BENCHMARKS[name].parameters(scale)
 
 
 def test_models_at_other_resolutions_have_editors_and_own_data_have_none():

@@ -1,0 +1,1 @@
+"""Toy benchmark of the tests: Poisson's equation with an exact solver."""
