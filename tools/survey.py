@@ -204,9 +204,8 @@ def plasticity(scale: str, problem: Problem, split: StoredSplit) -> Facts:
     with progress_bar("plasticity: half the resolution", NUM_REPEATED) as bar:
         for k in range(NUM_REPEATED):
             rng = sample_rng(SEED, "plasticity", "train", k, int(split.attempts[k]) - 1)
-            coarse = solve(get_benchmark("plasticity").draw(rng, None), coarse_shape).fields[
-                ..., 2:
-            ]
+            knots = get_benchmark("plasticity").draw(rng, None)
+            coarse = solve(knots, coarse_shape).fields[..., 2:]
             fine = split.targets[k, :, ::2, ::2, 2:]
             differences.append(relative(coarse - fine, fine))
             bar(k + 1)

@@ -1,4 +1,4 @@
-"""A seventh benchmark is one folder and one line: a toy goes the whole way in a copy of the package.
+"""A seventh benchmark is one folder and one line: a toy goes the whole way in a copy of cato.
 
 The copy gets the folder `toy` and the line; no other file is touched.
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from cato.serve.wire import unpack
+from safetensors.numpy import load
 
 ROOT = Path(__file__).parents[2]
 LAST = '    "elasticity",\n'
@@ -118,7 +118,7 @@ def test_it_is_explored(copy, run):
                 headers={"content-type": drawn.headers["content-type"]},
             )
             assert answer.status_code == 200, answer.text
-            arrays = unpack(answer.content).arrays
+            arrays = load(answer.content)
             assert arrays["outputs"].shape == (9, 9, 1)
             assert arrays["inputs"].shape == (9, 9, 1)
             assert np.isfinite(arrays["outputs"]).all()
