@@ -20,9 +20,9 @@ import torch
 from cato.config import to_dict
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
-from cato.export.files import FORMATS
+from cato.export.export import export_traced
+from cato.export.formats import FORMATS
 from cato.export.trace import Traced
-from cato.export.write import export_traced
 from cato.models.registry import MODELS, build_model
 from cato.problem import Problem
 from cato.surrogate import Surrogate

@@ -1,18 +1,18 @@
-"""What an exported file computes: physical values on the mesh in, physical values on the mesh out.
+"""The module that is exported: physical values on the mesh in, physical values on the mesh out.
 
-Arrays lie as in files: samples first, mesh axes, channels last. So the file reads the mesh size off
-its inputs, where the model allows any.
+Arrays have the layout of files: samples first, mesh axes, channels last. The mesh size follows from
+the inputs if the model allows any.
 
     coords  (batch, *mesh, D)
-    inputs  (batch, *mesh, C_in), where the problem has input channels
-    time    (batch,), t ∈ [0, 1], where the problem is conditioned on time
-    outputs (batch, *mesh, C_out), of a rollout (batch, steps, *mesh, C_out)
+    inputs  (batch, *mesh, C_in), if the problem has input channels
+    time    (batch,), t ∈ [0, 1], if the problem is conditioned on time
+    outputs (batch, *mesh, C_out), for rollouts (batch, steps, *mesh, C_out)
 
-A rollout is in the file as a whole, each step fed with the one before: given frames in, all later
-frames out. Times of a conditioned problem are asked for one by one, between the frames too; all
-frames of a sample are a batch of its copies.
+A rollout is exported as a whole: given frames in, all later frames out. A conditioned problem takes
+one time per sample, also between the frames of the training; for all frames of a sample, pass a
+batch of its copies.
 
-Clouds are exported without mask: all of a batch have the same number of points.
+Clouds are exported without mask: all clouds of a batch have the same number of points.
 """
 
 from copy import deepcopy
@@ -27,11 +27,11 @@ from cato.problem import Problem
 from cato.surrogate import Surrogate, next_past
 
 Arrays = dict[str, Tensor]
-"""The inputs of a file by name."""
+"""Inputs of a file by name."""
 
 
 class Portable(nn.Module):
-    """A surrogate with the mesh in its arrays: a copy of its own, on the CPU, without gradients."""
+    """A copy of a surrogate on the CPU, without gradients, that takes arrays with mesh axes."""
 
     def __init__(self, surrogate: Surrogate) -> None:
         super().__init__()
@@ -40,7 +40,7 @@ class Portable(nn.Module):
 
     @property
     def problem(self) -> Problem:
-        """What was learnt."""
+        """The problem that the surrogate solves."""
         return self.surrogate.problem
 
     def forward(
@@ -49,11 +49,11 @@ class Portable(nn.Module):
         inputs: Float[Tensor, "B *mesh C_in"] | None = None,
         time: Float[Tensor, " B"] | None = None,
     ) -> Float[Tensor, "B *T_mesh C_out"]:
-        """Solve; see above for what must be given."""
+        """Solve; see the module docstring for the arrays."""
         shape = tuple(coords.shape[1:-1])
         if inputs is None:
             inputs = coords[..., :0]
-        # Said to the exporter: the sizes of all arrays are the same, whatever they are.
+        # Tells the exporter that all arrays have the same sizes.
         assert inputs.shape[:-1] == coords.shape[:-1]
         nodes, features = coords.flatten(1, -2), inputs.flatten(1, -2)
         if self.problem.has_time:
@@ -70,7 +70,7 @@ class Portable(nn.Module):
         inputs: Float[Tensor, "B N C_in"],
         shape: tuple[int, ...],
     ) -> Float[Tensor, "B T N C_out"]:
-        """`Surrogate.solve` as a loop of the graph: the model is in the file once, not T times."""
+        """`Surrogate.solve` as a loop in the graph, which contains the model once, not T times."""
 
         def step(past: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
             frame = self.surrogate(nodes, past, shape=shape).values
@@ -90,17 +90,12 @@ def mesh_axes(problem: Problem) -> tuple[str, ...]:
 def layout(problem: Problem) -> dict[str, Any]:
     """Axes and channels of the arrays of a file, JSON-ready."""
     mesh = mesh_axes(problem)
+    axes = ["batch", *mesh, "channel"]
     arrays: dict[str, Any] = {
-        "coords": {
-            "axes": ["batch", *mesh, "channel"],
-            "channels": list("xyz"[: problem.dimension]),
-        }
+        "coords": {"axes": axes, "channels": list("xyz"[: problem.dimension])}
     }
     if problem.num_inputs:
-        arrays["inputs"] = {
-            "axes": ["batch", *mesh, "channel"],
-            "channels": list(problem.inputs),
-        }
+        arrays["inputs"] = {"axes": axes, "channels": list(problem.inputs)}
     if problem.has_time:
         arrays["time"] = {"axes": ["batch"], "range": [0.0, 1.0]}
     steps = ["step"] if problem.time == "rollout" else []
@@ -109,12 +104,12 @@ def layout(problem: Problem) -> dict[str, Any]:
 
 
 def computes(problem: Problem) -> str:
-    """In words."""
+    """Description of the outputs."""
     if problem.time == "rollout":
-        return f"the whole rollout of {problem.num_steps} steps, each fed with the one before"
+        return f"the whole rollout of {problem.num_steps} steps"
     if problem.time == "conditioned":
         return (
-            f"the solution at the time asked for, t in [0, 1]; "
-            f"the {problem.num_steps} frames of the training are evenly spread over it"
+            f"the solution at the given time, t in [0, 1]; "
+            f"the {problem.num_steps} training frames are evenly spaced in it"
         )
     return "the steady solution"

@@ -1,55 +1,45 @@
-"""From a surrogate to a graph of PyTorch's operations, and why that may not work."""
+"""Tracing: from a surrogate to a graph of PyTorch operations, and why that may fail."""
 
 import re
 import warnings
+from math import ceil
 
 import torch
+from torch import Tensor
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
 
 from cato.errors import InputError
-from cato.export.examples import random_arrays
 from cato.export.portable import Arrays, Portable
 from cato.surrogate import Surrogate
 
-_LONGEST_REASON = 220
+_MAX_REASON = 220
 _OPERATION = re.compile(r"aten(?:::|\.)\w+")
 _SIZE = re.compile(r"L\['coords'\]\.size\(\)\[(\d)\]")
 _PREAMBLES = ("For more information", "Constraints violated", "Failed to", "Suggested fixes")
 
 
 class NotExportable(InputError):
-    """The exporter, or the check after it, refuses; the message is its reason in one line."""
+    """The exporter or the check after it failed; the message is the reason in one line."""
 
 
 class Traced:
-    """The graphs of a surrogate, each traced when first asked for.
-
-    Args:
-        surrogate: Of which a copy is traced.
-    """
+    """The graphs of a copy of a surrogate, each traced when first needed."""
 
     def __init__(self, surrogate: Surrogate) -> None:
         self.portable = Portable(surrogate)
         self._graphs: dict[bool, ExportedProgram] = {}
 
     def graph(self, dynamic_mesh: bool) -> ExportedProgram:
-        """For any batch size and, if asked for, any mesh size."""
+        """The graph for any batch size and, with `dynamic_mesh`, any mesh size."""
         if dynamic_mesh not in self._graphs:
-            # A batch of one would be taken for a constant.
-            example = random_arrays(self.portable.surrogate, self.portable.problem.shape, 2)
-            self._graphs[dynamic_mesh] = trace(self.portable, example, dynamic_mesh)
+            self._graphs[dynamic_mesh] = _trace(self.portable, dynamic_mesh)
         return self._graphs[dynamic_mesh]
 
 
-def trace(portable: Portable, example: Arrays, dynamic_mesh: bool) -> ExportedProgram:
-    """The graph for any batch size and, if asked for, any mesh size.
-
-    Args:
-        portable: What to trace, on the CPU.
-        example: Inputs to trace with; a batch of one would be taken for a constant.
-        dynamic_mesh: Whether the mesh axes may have any size.
-    """
+def _trace(portable: Portable, dynamic_mesh: bool) -> ExportedProgram:
+    # A batch of one would be taken for a constant.
+    example = random_arrays(portable.surrogate, portable.problem.shape, 2)
     num_axes = len(portable.problem.shape)
     sizes = {
         name: dict.fromkeys(range(1 + num_axes * (dynamic_mesh and name != "time")), Dim.DYNAMIC)
@@ -59,14 +49,14 @@ def trace(portable: Portable, example: Arrays, dynamic_mesh: bool) -> ExportedPr
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             program = torch.export.export(portable, (), kwargs=example, dynamic_shapes=sizes)
-    except Exception as error:  # the exporter has no common base of its exceptions
+    except Exception as error:  # the exporter's exceptions have no common base class
         raise NotExportable(reason(error)) from error
-    _forget_sources(program)
+    _remove_source_paths(program)
     return program
 
 
-def _forget_sources(program: ExportedProgram) -> None:
-    """Remove where in whose folders every operation was written: most of a small file."""
+def _remove_source_paths(program: ExportedProgram) -> None:
+    """Remove the source location of every operation, which is most of a small file."""
     for module in program.graph_module.modules():
         if isinstance(module, GraphModule):
             for node in module.graph.nodes:
@@ -74,10 +64,56 @@ def _forget_sources(program: ExportedProgram) -> None:
                     node.meta.pop(key, None)
 
 
-def reason(error: BaseException) -> str:
-    """What an exporter complains about, in one line: the operation in the way, where it names one.
+def random_arrays(
+    surrogate: Surrogate, shape: tuple[int, ...], batch: int, regular: bool = False
+) -> Arrays:
+    """Reproducible random inputs with the scale of the training data, in its domain.
 
-    Exporters wrap errors into errors with pages of advice; the innermost says what happened.
+    Args:
+        surrogate: Model and normaliser.
+        shape: Mesh shape.
+        batch: Number of samples.
+        regular: Whether the points of a cloud form a lattice, with many equidistant neighbours,
+            instead of random positions. Meshes are always regular.
+    """
+    problem, normaliser = surrogate.problem, surrogate.normaliser
+    generator = torch.Generator().manual_seed(0)
+
+    def scaled(name: str, values: Tensor) -> Tensor:
+        std, mean = (normaliser.get_buffer(f"{name}_{m}").cpu() for m in ("std", "mean"))
+        return mean + std * values
+
+    if problem.geometry == "cloud" and not regular:
+        unit = torch.rand(batch, *shape, problem.dimension, generator=generator)
+    else:
+        unit = _lattice(shape, problem.dimension).repeat(batch, *len(shape) * [1], 1)
+    if surrogate.coords is not None:
+        low, high = surrogate.coords.cpu().aminmax(dim=0)
+        coords = low + (high - low) * unit
+    else:
+        coords = scaled("coords", unit)
+    arrays = {"coords": coords}
+    if problem.num_inputs:
+        noise = torch.randn(batch, *shape, problem.num_inputs, generator=generator)
+        arrays["inputs"] = scaled("inputs", noise)
+    if problem.has_time:
+        arrays["time"] = torch.rand(batch, generator=generator)
+    return arrays
+
+
+def _lattice(shape: tuple[int, ...], dimension: int) -> Tensor:
+    """A lattice in the unit cube with `shape` nodes per axis, or `shape[0]` points of a cloud."""
+    is_cloud = len(shape) < dimension
+    sides = dimension * [ceil(shape[0] ** (1 / dimension))] if is_cloud else shape
+    axes = [torch.linspace(0, 1, n) for n in sides]
+    nodes = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+    return nodes.flatten(0, -2)[: shape[0]] if is_cloud else nodes
+
+
+def reason(error: BaseException) -> str:
+    """An exporter's error in one line, with the unsupported operation if it names one.
+
+    Exporters wrap errors in errors with pages of advice; the innermost one has the cause.
     """
     chain = [error]
     while (inner := chain[-1].__cause__) is not None:
@@ -91,7 +127,7 @@ def reason(error: BaseException) -> str:
 
 def _first_line(error: BaseException) -> str:
     lines = [line.strip(" -\t") for line in str(error).splitlines()]
-    told = [line for line in lines if line and not line.startswith(_PREAMBLES)]
-    words = " ".join((told or lines or [type(error).__name__])[0].split())
-    words = _SIZE.sub(r"axis \1", words).split(". If you're ")[0]  # then comes advice
-    return words if len(words) <= _LONGEST_REASON else f"{words[: _LONGEST_REASON - 1]}…"
+    useful = [line for line in lines if line and not line.startswith(_PREAMBLES)]
+    text = " ".join((useful or lines or [type(error).__name__])[0].split())
+    text = _SIZE.sub(r"axis \1", text).split(". If you're ")[0]  # what follows is advice
+    return text if len(text) <= _MAX_REASON else f"{text[: _MAX_REASON - 1]}…"

@@ -3,9 +3,9 @@
 import pytest
 
 from cato.export import describe
-from cato.export.files import FORMATS
+from cato.export.export import export_traced
+from cato.export.formats import FORMATS
 from cato.export.trace import Traced
-from cato.export.write import export_traced
 from cato.models.registry import MODELS
 from tools import exports
 

@@ -1,4 +1,4 @@
-// "Check with the solver": a job on the server, then truth, prediction and error side by side.
+// "Check with the solver": a job on the server, then reference, prediction and error side by side.
 
 import { request } from "./api.js";
 import { figure } from "./colour.js";
@@ -21,7 +21,7 @@ export class Check {
     this.token = 0;
   }
 
-  /** Forget everything: another benchmark. */
+  /** Reset, for another benchmark. */
   clear() {
     this.cancel("");
     this.result = null;
@@ -30,7 +30,7 @@ export class Check {
     this.#setStale(false);
   }
 
-  /** The input has changed: what is shown belongs to another one. */
+  /** The input has changed: mark the comparison as outdated. */
   outdate() {
     this.cancel("");
     if (this.result) {
@@ -46,11 +46,11 @@ export class Check {
     this.#setRunning(false, words);
   }
 
-  /** Solve the input of a prediction and compare. Errors are thrown in words. */
+  /** Solve the input of a prediction and compare; throws errors with a message. */
   async run(model, prediction) {
     this.cancel("");
     const token = this.token;
-    this.#setRunning(true, "The solver starts …");
+    this.#setRunning(true, "Starting the solver …");
     try {
       const { values } = prediction;
       let job = await request(`models/${model.name}/solve`, { method: "POST", arrays: { values } });
@@ -60,14 +60,14 @@ export class Check {
       }
       this.job = job.id;
       while (job.state === "waiting" || job.state === "running") {
-        const words = job.seconds ? `The solver is running: ${job.seconds.toFixed(1)} s` : "The solver starts …";
+        const words = job.seconds ? `The solver is running: ${job.seconds.toFixed(1)} s` : "Starting the solver …";
         find("check-state").textContent = words;
         await wait(POLL);
         if (token !== this.token) return;
         job = await request(`jobs/${job.id}`);
         if (token !== this.token) return;
       }
-      if (job.state !== "done") throw new Error(`No solution to compare with: ${job.message}.`);
+      if (job.state !== "done") throw new Error(`No reference solution: ${job.message}.`);
       const { facts, arrays } = await request(`jobs/${job.id}/result`);
       if (token !== this.token) return;
       this.#finish(model.editor, prediction, facts, arrays.targets);
@@ -95,9 +95,9 @@ export class Check {
   #tell(error, facts, prediction) {
     const parts = [
       ["error", `${figure(100 * error)} %`, "relative L2 error of the model"],
-      ["solver", inWords(facts.seconds), `solver${facts.compiled ? ", compiled for the first time" : ""}${prediction.past.length ? ", from t = 0 to 20" : ""}`],
+      ["solver", inWords(facts.seconds), `solver${facts.compiled ? ", compiled for the first time" : ""}${prediction.past.length ? ", including the given frames" : ""}`],
       ["model", inWords(prediction.seconds), "model, same machine"],
-      ["ratio", `${figure(Number((facts.seconds / prediction.seconds).toPrecision(2)))} ×`, "as fast"],
+      ["ratio", `${figure(Number((facts.seconds / prediction.seconds).toPrecision(2)))} ×`, "speed-up"],
     ];
     const verdict = find("verdict");
     verdict.replaceChildren(...parts.map(([name, value, words]) => {
@@ -111,7 +111,7 @@ export class Check {
     verdict.hidden = false;
   }
 
-  /** Show one predicted frame; earlier ones were given and have no error. */
+  /** Show one predicted frame; the given frames before it have no error. */
   show(frame) {
     this.frame = Math.max(0, frame);
     if (!this.result) return;

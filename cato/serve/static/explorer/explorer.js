@@ -15,7 +15,7 @@ const find = (id) => document.getElementById(id);
 
 const page = {
   benchmarks: [], benchmark: null, model: null, editor: null, prediction: null,
-  isAsking: false, isWanted: false, isNew: true,
+  isBusy: false, isOutdated: false, isNew: true,
 };
 const field = new FieldPanel();
 const physical = new GridPanel("Physical grid");
@@ -25,52 +25,52 @@ const timeline = new Timeline(find("timeline"), showFrame);
 find("prediction").append(field.element);
 find("charts").append(physical.element, charted.element);
 
-function complain(error) {
+function showError(error) {
   find("trouble").textContent = error ? error.message : "";
   find("trouble").hidden = !error;
 }
 
-/** Run something that asks the server; what goes wrong is said in words. */
+/** Run an action and show its error message, if it fails. */
 async function attempt(work) {
   try {
     await work();
   } catch (error) {
-    complain(error);
+    showError(error);
     if (!(error instanceof Error) || error.name !== "Error") throw error;
   }
 }
 
-/** The input has changed. One question at a time; the latest input wins. */
+/** The input has changed. One request at a time; the latest input wins. */
 async function changed() {
   check.outdate();
-  page.isWanted = true;
-  if (page.isAsking) return;
-  page.isAsking = true;
-  while (page.isWanted) {
-    page.isWanted = false;
+  page.isOutdated = true;
+  if (page.isBusy) return;
+  page.isBusy = true;
+  while (page.isOutdated) {
+    page.isOutdated = false;
     await attempt(predict);
   }
-  page.isAsking = false;
+  page.isBusy = false;
   document.body.dataset.settled = String(performance.now());
 }
 
 async function predict() {
   const { model, editor } = page;
   const values = { data: editor.values.data.slice(), shape: editor.values.shape };
-  if (model.editor.needsSolver) find("speed").textContent = "The solver computes the given frames …";
+  if (model.editor.needsSolver) find("speed").textContent = "The solver is computing the given frames …";
   const began = performance.now();
   const { facts, arrays } = await request(`models/${model.name}/predict`, { method: "POST", arrays: { values } });
-  if (model !== page.model) return; // another benchmark was chosen meanwhile
-  complain(null);
+  if (model !== page.model) return; // another benchmark was selected meanwhile
+  showError(null);
   const roundTrip = performance.now() - began;
-  page.prediction = understand(model.editor, values, facts, arrays);
+  page.prediction = interpret(model.editor, values, facts, arrays);
   find("speed").textContent =
-    `${(1000 * facts.seconds).toFixed(0)} ms by the model, ${roundTrip.toFixed(0)} ms with the way here and back`;
+    `${(1000 * facts.seconds).toFixed(0)} ms by the model, ${roundTrip.toFixed(0)} ms round trip`;
   show();
 }
 
-/** What the server's arrays mean. */
-function understand(editor, values, facts, arrays) {
+/** Frames, mesh and times from the arrays of a response. */
+function interpret(editor, values, facts, arrays) {
   const { outputs, coords, inputs = null, chart = null, triangles = null } = arrays;
   const mesh = meshOf(editor, coords, triangles);
   const frames = framesOf(editor, mesh, outputs);
@@ -163,7 +163,7 @@ async function chooseModel(model) {
   timeline.pause();
   timeline.root.hidden = true;
   check.clear();
-  complain(null);
+  showError(null);
   find("hint").textContent = model.editor.hint;
   find("speed").textContent = "…";
   find("editor").replaceChildren();
@@ -191,9 +191,9 @@ function followAddress() {
 
 async function runCheck() {
   if (!page.prediction || find("check").disabled) return;
-  complain(null);
+  showError(null);
   await attempt(async () => {
-    while (page.isAsking) await new Promise((resolve) => setTimeout(resolve, 30));
+    while (page.isBusy) await new Promise((resolve) => setTimeout(resolve, 30));
     await check.run(page.model, page.prediction);
     check.show(timeline.frame - page.prediction.past.length);
   });
@@ -248,7 +248,7 @@ async function start() {
   }));
   document.querySelector("main").hidden = false;
   if (page.benchmarks.length) followAddress();
-  else complain(new Error("None of the models served here has learnt a benchmark. They can be asked through the API."));
+  else showError(new Error("None of the served models was trained on a benchmark. Use them through the API."));
 }
 
 attempt(start);

@@ -1,4 +1,4 @@
-// A field in colours with its scale, and its value under the pointer.
+// A field as colours with a colour bar, and its value at the pointer.
 
 import { MAPS, figure } from "./colour.js";
 import { fit, paint, placing, rasterise, shapeStage } from "./raster.js";
@@ -74,12 +74,12 @@ export class FieldPanel {
     const where = `x = ${place.backX(column + 0.5).toFixed(2)}, y = ${place.backY(row + 0.5).toFixed(2)}`;
     const { label, unit } = this.shown;
     this.probe.textContent = Number.isNaN(value)
-      ? `nothing at ${where}`
+      ? `no value at ${where}`
       : `${label} = ${figure(value)}${unit ? ` ${unit}` : ""} at ${where}`;
   }
 }
 
-/** Smallest and largest value of several frames; about zero if the field has a sign. */
+/** Smallest and largest value of several frames; centred at zero for signed fields. */
 export function rangeOf(frames, isSigned) {
   let [low, high] = [Infinity, -Infinity];
   for (const { values } of frames) {

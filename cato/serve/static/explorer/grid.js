@@ -1,4 +1,4 @@
-// Mesh lines: the geometry in the editor, and the physical grid beside the chart.
+// Mesh lines: the geometry in the editor, and the physical grid next to the chart.
 
 import { themed } from "./colour.js";
 import { boundaryEdges, fit, placing, shapeStage } from "./raster.js";
@@ -12,7 +12,7 @@ function edgesOf(triangles) {
   return edgeCache.get(triangles);
 }
 
-/** Every k-th of the numbers 0 … size − 1, so that there are few, and the last. */
+/** Every k-th of the numbers 0 … size − 1 for at most MAX_LINES, and the last. */
 function some(size) {
   const stride = Math.ceil((size - 1) / (MAX_LINES - 1));
   const numbers = Array.from({ length: Math.ceil((size - 1) / stride) }, (_, k) => k * stride);
@@ -35,7 +35,7 @@ function meshLines({ shape, triangles }) {
   ];
 }
 
-/** Stroke lines, without the parts beside the canvas: a far field would cost most of the time. */
+/** Stroke lines without the parts outside the canvas: a far field would take most of the time. */
 function trace(context, lines, positions, place) {
   const { width, height } = context.canvas;
   context.beginPath();
@@ -44,13 +44,13 @@ function trace(context, lines, positions, place) {
     for (let k = 0; k < line.length; k += 1) {
       const x = place.x(positions[2 * line[k]]);
       const y = place.y(positions[2 * line[k] + 1]);
-      const isBeside = k === 0
+      const isOutside = k === 0
         || (x < 0 && px < 0) || (x > width && px > width) || (y < 0 && py < 0) || (y > height && py > height);
-      if (!isBeside) {
+      if (!isOutside) {
         if (!isDown) context.moveTo(px, py);
         context.lineTo(x, y);
       }
-      [px, py, isDown] = [x, y, !isBeside];
+      [px, py, isDown] = [x, y, !isOutside];
     }
   }
   context.stroke();
@@ -69,7 +69,7 @@ export function drawGeometry(context, { positions, triangles, shape }, place, de
   trace(context, withoutCuts(edgesOf(triangles), positions), positions, place);
 }
 
-/** Edges that lie at the same place as no other: where a mesh meets itself, it does not end. */
+/** Edges without those that coincide with another: where a mesh meets itself, it has no boundary. */
 function withoutCuts(edges, positions) {
   const at = (node) => `${positions[2 * node]} ${positions[2 * node + 1]}`;
   const keys = edges.map((edge) => edge.map(at).sort().join(" "));
@@ -92,7 +92,7 @@ export class GridPanel {
     new ResizeObserver(() => this.redraw()).observe(this.stage);
   }
 
-  /** Show {positions, triangles, shape} in a box; stretched to a square if it is no picture. */
+  /** Show {positions, triangles, shape} in a box, in true proportions or stretched to a square. */
   show(mesh, box, note, isStretched = false) {
     Object.assign(this, { mesh, box });
     shapeStage(this.stage, isStretched ? [0, 1, 0, 1] : box);

@@ -19,7 +19,7 @@ export class Timeline {
     this.pause();
   }
 
-  /** For so many frames, each with a time in words; hidden for one. */
+  /** Set the number of frames and their labels; hidden for a single frame. */
   setUp(count, words, framesPerSecond) {
     Object.assign(this, { count, words, framesPerSecond });
     this.root.hidden = count < 2;
@@ -57,7 +57,7 @@ export class Timeline {
     else this.play();
   }
 
-  /** Play from the start, unless the visitor wants no motion; then the end is shown. */
+  /** Play from the start; show the last frame if the visitor prefers reduced motion. */
   present() {
     this.pause();
     if (isStill.matches) this.go(this.count - 1);

@@ -1,7 +1,7 @@
-"""Exporting: trace, write, check, and keep the file only if it agrees with PyTorch.
+"""Export: trace, write, check, and keep the file only if it agrees with PyTorch.
 
-A file for any mesh size is tried first. Where the model's graph depends on the size, or the file is
-wrong at another, the mesh stays the training's and the metadata say why.
+A file for any mesh size is tried first. If the model's graph depends on the size, or the file is
+wrong on other meshes, the mesh of the training data is fixed and the metadata say why.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,10 @@ from cato import __version__
 from cato.data.dataset import Dataset
 from cato.data.generate import covering
 from cato.errors import InputError
-from cato.export.check import Program, cases, largest_difference, milliseconds
-from cato.export.examples import random_arrays
-from cato.export.files import Format, Metadata, get_format
+from cato.export.check import cases, largest_difference, milliseconds
+from cato.export.formats import Format, Metadata, Program, get_format
 from cato.export.portable import Arrays, Portable, computes, layout, mesh_axes
-from cato.export.trace import NotExportable, Traced
+from cato.export.trace import NotExportable, Traced, random_arrays
 from cato.files import atomic_write
 from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import Run
@@ -29,18 +28,18 @@ from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
 
 FORMAT = 1
-"""Of the metadata."""
+"""Version of the metadata."""
 _REAL_SAMPLES = 3
-"""Held-out samples that a file is checked on."""
+"""Number of held-out samples used in the check."""
 
 
 def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) -> dict[str, Any]:
     """Export the best weights of a run; returns path, dynamic axes, agreement and speed.
 
     Args:
-        run: What to export.
+        run: The run.
         format_name: onnx or pt2.
-        target: New file; model.onnx or model.pt2 in the run folder unless given.
+        target: New file; model.onnx or model.pt2 in the run folder by default.
     """
     target = Path(target or run.folder / f"model.{format_name}")
     _check_target(target, format_name)
@@ -62,8 +61,8 @@ def export_surrogate(
         surrogate: Model and normaliser.
         target: New file.
         format_name: onnx or pt2.
-        details: More metadata: `model`, its name, and whatever is JSON-ready.
-        real: Real samples to check with, in the layout of `cato.export.portable`.
+        details: More JSON-ready metadata, such as `model`, the name of the model.
+        real: Real samples for the check, in the layout of `cato.export.portable`.
     """
     return export_traced(Traced(surrogate), target, format_name, details, real)
 
@@ -75,7 +74,7 @@ def export_traced(
     details: Metadata | None = None,
     real: Sequence[Arrays] = (),
 ) -> dict[str, Any]:
-    """Export with graphs that files of other formats may share; see `export_surrogate`."""
+    """Export graphs that other formats may share; see `export_surrogate`."""
     target = Path(target)
     _check_target(target, format_name)
     kind = get_format(format_name)
@@ -85,7 +84,7 @@ def export_traced(
         try:
             figures = _attempt(traced, kind, target, metadata, real, None, bar)
         except NotExportable as error:
-            note(f"the mesh size stays {surrogate.problem.shape}: {error}")
+            note(f"the mesh size is fixed at {surrogate.problem.shape}: {error}")
             try:
                 figures = _attempt(traced, kind, target, metadata, real, str(error), bar)
             except NotExportable as final:
@@ -104,7 +103,7 @@ def _attempt(
     why_fixed: str | None,
     bar: Bar,
 ) -> dict[str, Any]:
-    """One export, for any mesh size unless there is a reason against; all or nothing."""
+    """One export, for any mesh size unless `why_fixed` gives a reason against it."""
     portable, problem = traced.portable, traced.portable.problem
     dynamic_mesh = why_fixed is None
     dynamic = ["batch", *(mesh_axes(problem) if dynamic_mesh else ())]
@@ -134,7 +133,7 @@ def _attempt(
 
 
 def _speed(portable: Portable, loaded: Program, kind: Format) -> dict[str, Any]:
-    """Time of one sample, in PyTorch and in the file's runtime."""
+    """Run time of one sample in PyTorch and in the file's runtime."""
     arrays = random_arrays(portable.surrogate, portable.problem.shape, 1)
     return {
         "milliseconds_pytorch": milliseconds(partial(portable, **arrays)),
@@ -144,14 +143,14 @@ def _speed(portable: Portable, loaded: Program, kind: Format) -> dict[str, Any]:
 
 
 def _check_target(target: Path, format_name: str) -> None:
-    """All that can be said before the work begins."""
+    """Errors that can be found before the work starts."""
     get_format(format_name).require()
     if target.exists():
         raise InputError(f"{target} exists and is not overwritten; choose another --out")
     if not target.parent.is_dir():
-        raise InputError(f"the folder {target.parent} does not exist; make it, or choose another")
+        raise InputError(f"the folder {target.parent} does not exist; create it or choose another")
     if target.suffix != f".{format_name}":
-        raise InputError(f"the file must be called something.{format_name}; got {target.name}")
+        raise InputError(f"the file name must end in .{format_name}; got {target.name}")
 
 
 def _metadata(surrogate: Surrogate, details: Metadata) -> Metadata:
@@ -163,13 +162,13 @@ def _metadata(surrogate: Surrogate, details: Metadata) -> Metadata:
         "computes": computes(problem),
         "layout": layout(problem),
         "problem": problem.to_dict(),
-        "precision": "float32 in, out and inside; normalisation included: values are physical",
+        "precision": "float32; normalisation is included, values are physical",
         **details,
     }
 
 
 def _training(run: Run) -> Metadata:
-    """Where the weights come from."""
+    """Origin of the weights."""
     errors = [line["validation"] for line in run.log()]
     return {
         "name": run.folder.resolve().name,
@@ -183,7 +182,7 @@ def _training(run: Run) -> Metadata:
 
 
 def _real_arrays(run: Run) -> list[Arrays]:
-    """Held-out samples of the run's data, if they are there; they are not generated for this."""
+    """Held-out samples of the run's data, if they exist; they are not generated for this."""
     data = _validation(run.config)
     if data is None:
         return []
@@ -204,7 +203,7 @@ def _sample_arrays(data: Dataset, number: int) -> Arrays:
 
 
 def _validation(config: RunConfig) -> Dataset | None:
-    """The validation split, or None with a note why not."""
+    """The validation split, or None with a note."""
     data, root = config.data, Path(config.data.root)
     is_generated = data.file is None and data.original is None
     try:
