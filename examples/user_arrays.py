@@ -1,9 +1,9 @@
-"""Learn an operator from your own NumPy arrays, on a distorted mesh, with a plain PyTorch loop.
+"""Learn an operator from NumPy arrays on a distorted mesh, with a plain PyTorch loop.
 
     python examples/user_arrays.py
 
 The arrays here are samples of −Δu = f on a square, u = 0 on its boundary, in closed form: random
-sine series, evaluated at the nodes of a mesh whose lines are curved. Put your own in their place.
+sine series, evaluated at the nodes of a curved mesh. Replace them by your arrays.
 """
 
 import numpy as np
@@ -29,7 +29,7 @@ f_series = rng.standard_normal((NUM_TRAIN + NUM_TEST, 2, 2))
 f = np.einsum("nkm,xykm->nxy", f_series, waves)[..., None]
 u = np.einsum("nkm,xykm->nxy", f_series / (np.pi**2 * (k**2 + m**2)), waves)[..., None]
 
-# 2. What is learnt, and the data, checked. The sizes of the model come from the problem.
+# 2. The problem, which decides the sizes of the model, and the checked data.
 problem = cato.Problem(
     name="poisson",
     geometry="mesh",

@@ -11,7 +11,7 @@ from cato.errors import InputError
 from cato.problem import Problem
 
 SPACING_TOLERANCE = 0.01
-"""How far, in cells, a node of a uniform grid may be from its place."""
+"""Largest distance, in cells, of a node of a uniform grid from its place."""
 
 
 def sample_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:
@@ -33,13 +33,13 @@ def channel_names(problem: Problem) -> dict[str, tuple[str, ...]]:
 def check_arrays(
     problem: Problem, arrays: dict[str, np.ndarray], what: str
 ) -> dict[str, np.ndarray]:
-    """The coordinates, inputs and targets of a data set as contiguous float32, checked.
+    """Check the coordinates, inputs and targets of a dataset; contiguous float32.
 
     Args:
-        problem: What they are samples of.
-        arrays: `coords`, `inputs` and `targets`; only coordinates may lack the sample axis. Those
+        problem: The problem they are samples of.
+        arrays: `coords`, `inputs` and `targets`; only coordinates may lack the sample axis. Arrays
             that are already float32 are not copied.
-        what: Named at the start of every message.
+        what: Start of every message.
     """
     num_samples = len(arrays["targets"]) if np.ndim(arrays["targets"]) else 0
     if num_samples == 0:
@@ -51,7 +51,7 @@ def check_arrays(
         if name == "coords":
             allowed.append(shapes[name])
         _require_shape(np.asarray(array), allowed, f"{what}: {name}", channels[name])
-        with np.errstate(over="ignore"):  # too large for float32 is infinite, and named as such
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, and reported as such
             checked[name] = np.require(array, np.float32, ["C", "W"])
         shared = checked[name].shape == shapes[name]
         by_sample = checked[name][None] if shared else checked[name]
@@ -64,7 +64,7 @@ def check_arrays(
 
 
 def check_mask(problem: Problem, mask: np.ndarray, num_samples: int, what: str) -> np.ndarray:
-    """The mask of padded clouds, checked."""
+    """Check the mask of padded clouds."""
     if problem.geometry != "cloud":
         raise InputError(f"{what}: only clouds have a mask; this is a {problem.geometry}")
     expected = (num_samples, problem.num_nodes)
@@ -79,7 +79,7 @@ def check_mask(problem: Problem, mask: np.ndarray, num_samples: int, what: str) 
 
 
 def require_nonzero(targets: np.ndarray, mask: np.ndarray | None, what: str) -> None:
-    """Name the samples whose targets are zero everywhere: their relative error is undefined."""
+    """Raise if targets of a sample are zero everywhere: its relative error is undefined."""
     zero = [
         index
         for index, sample in enumerate(targets)
@@ -87,29 +87,29 @@ def require_nonzero(targets: np.ndarray, mask: np.ndarray | None, what: str) -> 
     ]
     if zero:
         raise InputError(
-            f"{what}: the targets of sample {zero[0]} are all zero, so that its relative error is "
+            f"{what}: the targets of sample {zero[0]} are all zero, so its relative error is "
             f"undefined; remove such samples ({len(zero)} in all)"
         )
 
 
 def _require_nonzero_frames(targets: np.ndarray, what: str) -> None:
-    """Name a frame that is zero everywhere: in time each frame has a relative error of its own."""
+    """Raise if a frame is zero everywhere: in time each frame has a relative error."""
     zero = np.array([[not frame.any() for frame in sample] for sample in targets])
     zero &= ~zero.all(axis=1, keepdims=True)  # whole samples are left to `require_nonzero`
     if zero.any():
         sample, frame = np.argwhere(zero)[0].tolist()
         raise InputError(
-            f"{what}: frame {frame} of sample {sample} is all zero, so that its relative error is "
-            f"undefined; leave such frames out ({zero.sum()} in all), the first by targets[:, 1:]"
+            f"{what}: frame {frame} of sample {sample} is all zero, so its relative error is "
+            f"undefined; leave such frames out ({zero.sum()} in all), the first with targets[:, 1:]"
         )
 
 
 def require_finite(samples: np.ndarray, what: str, channels: Sequence[str]) -> None:
-    """Name the first sample and channel with a NaN or an infinity.
+    """Raise if values (samples first, channels last) are NaN or infinite, naming the first.
 
     Args:
-        samples: Samples first, channels last.
-        what: What the array is, at the start of the message.
+        samples: The values.
+        what: Start of the message.
         channels: Names of the channels.
     """
     for index, sample in enumerate(samples):
@@ -126,7 +126,7 @@ def require_finite(samples: np.ndarray, what: str, channels: Sequence[str]) -> N
 def _require_shape(
     array: np.ndarray, allowed: list[tuple[int, ...]], what: str, channels: Sequence[str]
 ) -> None:
-    if not (np.issubdtype(array.dtype, np.floating) or np.issubdtype(array.dtype, np.integer)):
+    if array.dtype.kind not in "fiu":
         raise InputError(f"{what} should be real numbers, but are {array.dtype}")
     if array.shape not in allowed:
         expected = " or ".join(str(shape) for shape in allowed)

@@ -2,7 +2,7 @@
 
 Up to v7 a file is MATLAB's own format, and a variable is read whole. A v7.3 file is HDF5 behind a
 512-byte preamble; MATLAB is column-major and HDF5 row-major, so a dataset has the axes of its
-variable in reverse. Which of the two a file is, its signature says, not its name.
+variable in reverse. The file's signature, not its name, says which of the two it is.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,11 +19,7 @@ Index = tuple[slice | int, ...]
 
 
 class Reversed:
-    """A variable of a v7.3 file, of which only what is indexed is read.
-
-    Args:
-        dataset: It in the open file.
-    """
+    """A variable of an open v7.3 file; only the indexed part is read."""
 
     def __init__(self, dataset: h5py.Dataset) -> None:
         self._dataset = dataset
@@ -31,15 +27,15 @@ class Reversed:
         self.dtype: np.dtype = dataset.dtype
 
     def __getitem__(self, index: Index) -> np.ndarray:
-        """Real numbers as float32, converted while they are read; one index per axis."""
+        """Read float32; one index per axis."""
         return self._dataset.astype(np.float32)[index[::-1]].T
 
 
 @contextmanager
 def open_variable(path: Path, name: str) -> Iterator[np.ndarray | Reversed]:
-    """The array called `name`; a damaged file raises whatever its parser makes of it."""
+    """The array called `name`; damaged files raise the exceptions of their parser."""
     if h5py.is_hdf5(path):
-        # Without HDF5's own lock, which read-only and network disks refuse.
+        # Without HDF5's lock, which read-only and network disks refuse.
         with h5py.File(path, "r", locking=False) as file:
             _require_listed(name, (key for key in file if not key.startswith("#")))  # MATLAB's own
             dataset = file[name]

@@ -1,4 +1,4 @@
-"""What an array in NumPy's format says of itself, before its numbers are read."""
+"""The header of an array in NumPy's format."""
 
 from io import BufferedIOBase
 from typing import IO
@@ -8,9 +8,9 @@ from numpy.lib import format as npy
 
 
 def npy_header(stream: IO[bytes] | BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
-    """Shape, whether the first axis runs fastest, and type; the stream is then at the numbers.
+    """Shape, whether the order is Fortran's, and type; leaves the stream at the values.
 
-    Raises nearly anything where the bytes are no such header, which is Python's syntax.
+    Bytes that are not such a header raise nearly any exception.
     """
     read_header = {
         (1, 0): npy.read_array_header_1_0,

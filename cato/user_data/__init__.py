@@ -1,6 +1,8 @@
-"""Your own simulation data: files in, samples of a recognised problem out.
+"""Users' simulation data: files in, samples of a recognised problem out, predictions back.
 
-`read_samples` turns a path and the names of its fields into `UserSamples`, whatever the format;
-`recognise` says what they are samples of; `open_user_data` opens a path once for a training;
-`inspect_samples` looks for what is wrong with them; `write_predictions` goes the way back.
+    path → reader → xarray.Dataset with named dimensions (`axes`) → `assemble` → `UserSamples`
+
+`read_samples` does this for any format; `recognise` says which problem they are samples of;
+`open_user_data` fingerprints, reads and splits a path once for a training; `inspect_samples` looks
+for problems with the data; `write_predictions` writes back in the format of the source.
 """
