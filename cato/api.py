@@ -1,4 +1,4 @@
-"""What a notebook needs: train, load, evaluate, plot."""
+"""The Python interface: train, load, evaluate, plot."""
 
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from cato.training.train import train as train_run
 from cato.viz.figures import sample_figure
 
 SETTINGS = {f"{group}_settings": group for group in GROUPS}
-"""Arguments of `train` that change the recipe, and the group of settings that each is for."""
+"""Keyword arguments of `train` that change the recipe, and their groups of settings."""
 
 
 def train(
@@ -34,12 +34,12 @@ def train(
     """Train a model into a new run folder, generating the data of a benchmark if needed.
 
     Args:
-        benchmark: Such as "darcy"; or a file or folder of your own data, with the names of its
-            fields in `data_settings={"coords": "x,y", "inputs": "k", "targets": "p"}`.
+        benchmark: A benchmark such as "darcy"; or a file or folder of your data, with the names of
+            its fields in `data_settings={"coords": "x,y", "inputs": "k", "targets": "p"}`.
         scale: "paper", "small" or "smoke".
         out: The run folder.
         model: Name of the model; CATO by default.
-        minutes: Fit the schedule to this time instead of the recipe's epochs.
+        minutes: Train for this time instead of the recipe's epochs.
         settings: Changes to the recipe by group: `model_settings={"width": 32}`,
             `train_settings={"epochs": 5}`, `loss_settings={...}`, `data_settings={...}`.
     """
@@ -57,25 +57,25 @@ def train(
 
 
 def resume(folder: str | Path) -> Run:
-    """Go on with a run that was stopped or killed."""
+    """Resume a run that was stopped or killed."""
     return resume_run(Path(folder))
 
 
 def load(run: str | Path) -> Surrogate:
-    """The trained surrogate of a run folder, or one that comes with the library: load("darcy")."""
+    """The trained surrogate of a run folder, or a pretrained one: load("darcy")."""
     return load_surrogate(open_run(run))
 
 
 def evaluate(run: str | Path, resolution: int | None = None) -> dict[str, Any]:
-    """The figures of a run, or of a pretrained model, on the test split; also written to a file."""
+    """Errors of a run or pretrained model on the test split; also written to its folder."""
     return evaluate_run(open_run(run), "test", resolution).figures
 
 
 def model_config(name: str, **settings: Any) -> Any:
-    """Settings of a model for `build_model`, checked."""
+    """Validated settings of a model for `build_model`."""
     return from_dict(model_entry(name).config, settings, f"model {name}")
 
 
 def plot(model: Surrogate, data: Dataset, index: int = 0) -> Figure:
-    """A picture of one sample: input, truth, prediction, error and gradients."""
+    """A figure of one sample: input, truth, prediction, error and gradients."""
     return sample_figure(model, data, index, f"{data.problem.name}, sample {index}")

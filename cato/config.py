@@ -63,7 +63,7 @@ def _known(cls: Any, loc: tuple[int | str, ...]) -> str:
 
 
 def checked(config: Config, where: str) -> Config:
-    """The same config after all its types and ranges have been checked."""
+    """The config after validation of all types and ranges."""
     return from_dict(type(config), to_dict(config), where)
 
 

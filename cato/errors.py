@@ -10,7 +10,7 @@ class InputError(ValueError):
 
 
 class Diverged(InputError):
-    """A training whose loss or gradient is no finite number any more."""
+    """The loss or gradient of a training is not finite any more."""
 
 
 class Interrupted(Exception):

@@ -1,7 +1,7 @@
-"""What is learnt: the geometry, channels and time protocol of one operator-learning problem.
+"""An operator-learning problem: geometry, channels and time protocol.
 
-Models take every size from a `Problem` and none from configuration, so that a model can be built
-for any data set by changing one word.
+Models take all sizes from a `Problem` and none from their settings, so that any model can be built
+for any dataset.
 """
 
 from dataclasses import asdict, dataclass
@@ -13,7 +13,7 @@ from cato.errors import InputError
 Geometry = Literal["grid", "mesh", "cloud"]
 TimeProtocol = Literal["steady", "rollout", "conditioned"]
 MIN_NODES = 3
-"""Along every axis of a grid or mesh, for second-order differences."""
+"""Minimum nodes along every axis of a grid or mesh, for second-order differences."""
 
 
 @dataclass(frozen=True)
@@ -21,20 +21,20 @@ class Problem:
     """The shape of a solution operator (coordinates, inputs) → outputs.
 
     Attributes:
-        name: What the problem is called in files and reports.
+        name: Name of the problem in files and reports.
         geometry: `grid` (uniform), `mesh` (structured, any node positions) or `cloud` (unordered).
         shape: Nodes along each mesh axis, such as (85, 85). A cloud has the one entry N.
-        inputs: Names of the input channels; may be empty where the mesh itself is the input.
+        inputs: Names of the input channels; may be empty if the mesh itself is the input.
         outputs: Names of the output channels.
         dimension: Number of physical coordinates D of a node.
         periodic: For each mesh axis, whether its last node is a neighbour of its first.
         period: For each coordinate, the length after which it repeats, or None. A torus has both
             `periodic` axes and a `period`; a mesh that closes on itself (O-grid) only the former.
         time: `steady`; `rollout`: the outputs are fed back as the newest inputs, `num_steps` times;
-            `conditioned`: the model is asked for `num_steps` times t in [0, 1].
+            `conditioned`: the model takes the time t in [0, 1] of the frame as an input.
         num_steps: Number of output frames; 1 when steady.
-        normalise: Which of "coords", "inputs", "outputs" the network sees with training mean 0 and
-            deviation 1, one mean and deviation per channel.
+        normalise: Which of "coords", "inputs", "outputs" are normalised to mean 0 and standard
+            deviation 1 per channel, over the training samples.
     """
 
     name: str
@@ -61,7 +61,7 @@ class Problem:
                 raise InputError(f"a cloud has one axis of points, not shape {self.shape}")
         elif num_axes != self.dimension or not 1 <= num_axes <= 3:
             raise InputError(
-                f"a {self.geometry} has as many axes as coordinates, 1 to 3; "
+                f"a {self.geometry} needs as many axes as coordinates, 1 to 3; "
                 f"got shape {self.shape} with {self.dimension} coordinates"
             )
         elif min(self.shape) < MIN_NODES:
@@ -83,11 +83,13 @@ class Problem:
                 raise InputError(f"{name} must be one of {get_args(kind)}; got {word!r}")
         for name in ("inputs", "outputs", "normalise"):
             if isinstance(getattr(self, name), str):
-                raise InputError(f"{name} must be several words, such as ('u',), not one string")
+                raise InputError(f"{name} must be a tuple of names, such as ('u',), not one string")
         if set(self.normalise) - {"coords", "inputs", "outputs"}:
             raise InputError(f"only coords, inputs and outputs are normalised: {self.normalise}")
         if any(self.period) and "coords" in self.normalise:
-            raise InputError("coordinates with a period cannot be normalised: it would change")
+            raise InputError(
+                "coordinates with a period cannot be normalised: that changes the period"
+            )
 
     @property
     def num_nodes(self) -> int:
@@ -106,7 +108,7 @@ class Problem:
 
     @property
     def has_time(self) -> bool:
-        """Whether the model is given a time t in [0, 1]."""
+        """Whether the model takes a time t in [0, 1]."""
         return self.time == "conditioned"
 
     def to_dict(self) -> dict[str, Any]:

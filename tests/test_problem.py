@@ -26,7 +26,7 @@ def test_round_trip_through_json():
         ({"outputs": ()}, "no output channel"),
         ({"geometry": "gird"}, "geometry must be one of"),
         ({"time": "steddy"}, "time must be one of"),
-        ({"outputs": "uvp"}, "outputs must be several words"),
+        ({"outputs": "uvp"}, "outputs must be a tuple of names"),
         ({"normalise": ("targets",)}, "only coords"),
         ({"normalise": ("coords",), "period": (1.0, 1.0)}, "cannot be normalised"),
         ({"periodic": (True,)}, "every axis"),

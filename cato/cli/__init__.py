@@ -1,7 +1,7 @@
 """The command line: `cato COMMAND`, see `cato --help`.
 
-Results go to standard output (a table for people, one JSON object with --json), notes and progress
-to standard error. What a user can mend is one line and exit code 2.
+Results go to standard output (a table, or one JSON object with --json), notes and progress to
+standard error. Errors that a user can fix are one line and exit code 2.
 """
 
 from cato.cli.main import main

@@ -1,4 +1,4 @@
-"""What `cato models` shows: every model with its family, geometry, size and settings."""
+"""The lists of `cato models`: family, geometry, size and settings of every model."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ def _row(name: str) -> dict[str, Any]:
 
 
 def model_card(name: str) -> dict[str, Any]:
-    """One model: what it is, its default settings, and those of the paper where it is counted."""
+    """One model: reference, size, and its settings by default and in the paper's recipe."""
     entry, benchmark = model_entry(name), counted_on(name)
     counted = options_of(to_dict(recipe(benchmark, "paper", name).model))
     settings = {
@@ -54,6 +54,6 @@ def counted_on(name: str) -> str:
 
 
 def size_on(name: str, benchmark: str) -> int:
-    """Size of a model at its paper setting for a benchmark."""
+    """Number of parameters in the paper recipe of a benchmark."""
     problem = get_benchmark(benchmark).problem("paper")
     return num_parameters(name, recipe(benchmark, "paper", name).model, problem)

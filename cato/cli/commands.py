@@ -1,6 +1,6 @@
 """All commands by name. Each is a dataclass: its fields are the options, its docstring the help.
 
-What a command needs is imported when it runs, so that help and errors come at once.
+Commands import what they need when they run, so that help and errors appear at once.
 """
 
 from typing import Any
@@ -12,17 +12,11 @@ from cato.cli.runs import Evaluate, Predict, Report
 from cato.cli.train import Demo, Train
 from cato.cli.user_data import Inspect
 
-COMMANDS: dict[str, type[Any]] = {
-    "generate": Generate,
-    "inspect": Inspect,
-    "train": Train,
-    "evaluate": Evaluate,
-    "predict": Predict,
-    "report": Report,
-    "models": Models,
-    "benchmarks": Benchmarks,
-    "pretrained": Pretrained,
-    "export": Export,
-    "serve": Serve,
-    "demo": Demo,
+SECTIONS: dict[str, dict[str, type[Any]]] = {
+    "Start": {"demo": Demo, "pretrained": Pretrained},
+    "Data": {"benchmarks": Benchmarks, "generate": Generate, "inspect": Inspect},
+    "Train": {"models": Models, "train": Train, "evaluate": Evaluate, "report": Report},
+    "Use": {"predict": Predict, "serve": Serve, "export": Export},
 }
+"""Commands as `cato --help` lists them."""
+COMMANDS = {name: command for section in SECTIONS.values() for name, command in section.items()}

@@ -1,4 +1,4 @@
-"""`cato generate` and the lists: the commands that need no run."""
+"""`cato generate`, `cato benchmarks` and `cato models`: the commands that need no run."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,22 +11,22 @@ from cato.cli.output import show, show_rows
 
 @dataclass
 class Generate:
-    """Generate the data of a benchmark (a finished file is left as it is, a killed one goes on)."""
+    """Generate the data of a benchmark. An interrupted call is resumed."""
 
     benchmark: Positional[str]
-    """Name, see `cato benchmarks`, or `all`."""
+    """A benchmark, see `cato benchmarks`, or `all`."""
     scale: str = "small"
     """paper, small or smoke."""
     seed: int = 0
     """Seed of the samples."""
     count: int | None = None
-    """Number of training samples."""
+    """Number of training samples; that of the scale by default."""
     resolution: int | None = None
-    """Nodes per side."""
+    """Nodes per side; those of the scale by default."""
     splits: tuple[str, ...] = ("train", "validation", "test")
-    """Which splits."""
+    """Splits to generate."""
     workers: int | None = None
-    """Parallel processes; all cores by default. No sample depends on it."""
+    """Worker processes; one per core by default. Samples do not depend on it."""
     out: Path = Path("data")
     """Folder of the file."""
     json: bool = False
@@ -45,7 +45,7 @@ class Generate:
             show("generated", rows[0], self.json)
 
     def specs(self) -> list[Any]:
-        """What is asked for, all checked before the first is generated."""
+        """The files to generate, all validated before the first is generated."""
         from cato.benchmarks import BENCHMARKS
         from cato.data.spec import DataSpec
 
@@ -56,7 +56,7 @@ class Generate:
         ]
 
     def _described(self, path: Path) -> dict[str, Any]:
-        """What is in a file."""
+        """Contents of a file."""
         from cato.data.store import num_rejected, read_header
 
         remedy = "delete it and generate it again"
@@ -108,7 +108,7 @@ class Benchmarks:
 
 @dataclass
 class Models:
-    """List the models, or show one."""
+    """List the models, or show one with its settings."""
 
     name: Positional[str] = ""
     """A model's name, for its settings."""

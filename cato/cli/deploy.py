@@ -1,4 +1,4 @@
-"""Commands that take a trained model out into the world."""
+"""`cato export` and `cato serve`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,20 +10,20 @@ from tyro.conf import Positional
 from cato.cli.output import show
 
 EXPORTED = (".onnx", ".pt2")
-"""What `cato export` writes."""
+"""Suffixes of the files that `cato export` writes."""
 
 
 @dataclass
 class Export:
-    """Write a trained model as a file that runs without cato, and check that it agrees."""
+    """Export a model to a file that runs without cato."""
 
     folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Run folder, or a pretrained model, see `cato pretrained`."""
     format: str = "onnx"
     """onnx or pt2."""
     out: Path | None = None
-    """New file; model.onnx or model.pt2 in the run folder (of a pretrained model
-    runs/pretrained/NAME) by default."""
+    """New file; model.onnx or model.pt2 in the run folder by default (runs/pretrained/NAME for a
+    pretrained model)."""
     json: bool = False
     """Print one JSON object."""
 
@@ -39,7 +39,7 @@ class Export:
 
 
 def show_exported(file: Path, as_json: bool) -> None:
-    """What an exported model says of itself; all of it as JSON, what a user needs as a table."""
+    """Metadata of an exported model; all of it as JSON, the essentials as a table."""
     from cato.export import describe
 
     about = describe(file)
@@ -71,16 +71,16 @@ def _array(array: dict[str, Any]) -> str:
 
 @dataclass
 class Serve:
-    """Serve trained models over HTTP, to this machine unless --host says otherwise."""
+    """Serve models and the explorer over HTTP."""
 
     runs: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
     """Run folders or pretrained models, or NAME=RUN; all pretrained models by default."""
     host: str = "127.0.0.1"
-    """Address to listen at."""
+    """Address to listen on; this machine only by default."""
     port: int = 8000
-    """Port; 0 for any that is free."""
+    """Port; 0 picks a free one."""
     open: bool = False
-    """Show the page in a browser."""
+    """Open the explorer in a browser."""
     json: bool = False
     """Print address and models as one JSON object."""
 

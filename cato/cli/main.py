@@ -1,4 +1,4 @@
-"""From the arguments of the process to a command."""
+"""The entry point: runs the command that the arguments name."""
 
 import os
 import shlex
@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 from rich.console import Console
 from rich.table import Table
 
-from cato.cli.commands import COMMANDS, Train
+from cato.cli.commands import COMMANDS, SECTIONS, Train
 from cato.cli.parsing import parse, settings_type, split_overrides
 from cato.errors import InputError, Interrupted
 from cato.progress import note
@@ -29,7 +29,7 @@ def run_guarded(dispatch: Callable[[list[str]], None], arguments: list[str] | No
         dispatch(sys.argv[1:] if arguments is None else arguments)
     except InputError as error:
         fail(str(error))
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         fail(f"{error.filename or 'a file'}: {error.strerror or error}")
@@ -44,8 +44,11 @@ def run_guarded(dispatch: Callable[[list[str]], None], arguments: list[str] | No
 def dispatch(arguments: list[str]) -> None:
     """Run one command."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print_overview("cato", COMMANDS)
-        print("\nEach has --help and --json.  Start with: cato demo")
+        print("cato: neural networks that stand in for PDE solvers")
+        for title, commands in SECTIONS.items():
+            print(f"\n{title}")
+            print_overview("cato", commands)
+        print("\nEvery command has --help and --json. Start with `cato demo`.")
         return
     name, rest = arguments[0], arguments[1:]
     if name == "--version":
@@ -65,7 +68,7 @@ def dispatch(arguments: list[str]) -> None:
 
 
 def dispatch_train(arguments: list[str]) -> None:
-    """`train` takes its own options and one for every setting of the chosen model and recipe."""
+    """`train` has its own options, and one for every setting of the chosen model and recipe."""
     overrides, own = split_overrides(arguments)
     if "--help" in own or "-h" in own:
         print_train_help(own)
@@ -74,7 +77,7 @@ def dispatch_train(arguments: list[str]) -> None:
 
 
 def print_train_help(own: list[str]) -> None:
-    """Help of `cato train`, with the settings of the benchmark and model that were named."""
+    """Help of `cato train`, with the settings of the given benchmark and model."""
     named = [word for word in own if word not in ("-h", "--help")]
     try:
         parse(Train, ["--help"], "cato train")
@@ -91,11 +94,10 @@ def print_train_help(own: list[str]) -> None:
 def print_overview(program: str, commands: Mapping[str, type[Any]]) -> None:
     """List commands with the first line of their help."""
     table = Table(box=None, show_header=False, padding=(0, 2))
+    table.add_column(min_width=len(program) + 13, no_wrap=True)  # aligns several tables
     for name, command in commands.items():
         table.add_row(f"{program} {name}", (command.__doc__ or "").splitlines()[0])
-    out = Console()
-    out.print("neural networks that stand in for PDE solvers\n")
-    out.print(table)
+    Console().print(table)
 
 
 def fail(message: str) -> NoReturn:

@@ -1,4 +1,4 @@
-"""What the commands print: tables for people, one JSON object for scripts."""
+"""Output of the commands: tables, or one JSON object for scripts."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ def show(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> 
     table = Table(title=title, show_header=False, title_justify="left")
     for name, value in figures.items():
         if value is not None:
-            text = str(value) if name == "seed" else readable(value)  # a seed counts nothing
+            text = str(value) if name == "seed" else readable(value)  # no thousands separators
             table.add_row(name.replace("_", " "), text)
     out = Console()
     out.print(table)
@@ -49,14 +49,14 @@ def show_results(
     as_json: bool,
     title: str = "rows",
 ) -> None:
-    """Print some columns of a study's results, and what was written."""
+    """Print some columns of the results of a study, and the files that were written."""
     show_rows(title, [{name: row[name] for name in columns} for row in rows], as_json)
     if not as_json:
         print(f"wrote {', '.join(map(str, files))}")
 
 
 def readable(value: Any) -> str:
-    """A value for people."""
+    """A value as text for a table."""
     if isinstance(value, float):
         return f"{value:.4g}"
     if isinstance(value, int) and not isinstance(value, bool):

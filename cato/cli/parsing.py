@@ -1,4 +1,4 @@
-"""Arguments into dataclasses, by tyro; a mistake is one line."""
+"""Parse arguments into dataclasses with tyro; errors are one line."""
 
 import io
 from collections import deque
@@ -17,9 +17,9 @@ GROUPS = ("model", "data", "loss", "train")
 
 
 def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Options such as --model.width with their values, and everything else.
+    """Separate options such as --model.width, with their values, from all other arguments.
 
-    An option takes the word after it, and more numbers if they follow: `--model.modes 12 8`.
+    An option takes the next word, and any numbers that follow it: `--model.modes 12 8`.
     """
     overrides: list[str] = []
     own: list[str] = []
@@ -38,7 +38,7 @@ def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 
 def settings_type(config: Any) -> type[Any]:
-    """A dataclass of the four groups of settings, with the config class of the chosen model."""
+    """A dataclass of the groups of settings, with the config class of the chosen model."""
     return make_dataclass(
         "Settings", [(group, type(getattr(config, group)), field()) for group in GROUPS]
     )
@@ -62,7 +62,7 @@ def changes_of(overrides: list[str]) -> dict[str, Any]:
 
 
 def parse(kind: type[Args], arguments: list[str], program: str, default: Any = None) -> Args:
-    """Parse arguments into a dataclass; a mistake is an `InputError` of one line."""
+    """Parse arguments into a dataclass; raises a one-line `InputError`."""
     messages = io.StringIO()
     options: dict[str, Any] = {}
     if default is not None:
@@ -79,6 +79,6 @@ def parse(kind: type[Args], arguments: list[str], program: str, default: Any = N
 
 
 def one_line(message: str) -> str:
-    """The words of a boxed message."""
+    """The text of a boxed message."""
     words = "".join(" " if c in "╭─╮│╰╯┃━" else c for c in message).split()
     return " ".join(words).removeprefix("Parsing error ").removeprefix("Unrecognized options ")

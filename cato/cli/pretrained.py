@@ -1,4 +1,4 @@
-"""The models that come with the library: `cato pretrained`, and what their cards say."""
+"""The models that come with the library: `cato pretrained` and their cards."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +10,7 @@ from cato.cli.output import show, show_rows
 
 @dataclass
 class Pretrained:
-    """List the trained models that come with cato, or show one."""
+    """List the models that come with cato, or show one."""
 
     name: Positional[str] = ""
     """A model's name, for its card."""
@@ -30,7 +30,7 @@ class Pretrained:
 
 
 def pretrained_card(name: str) -> dict[str, Any]:
-    """What is known of a model: what it is for, where it comes from, what was measured."""
+    """Card of a model: purpose, origin and measured errors."""
     import torch
 
     from cato.benchmarks import get_benchmark
@@ -47,7 +47,7 @@ def pretrained_card(name: str) -> dict[str, Any]:
     run = open_run(PRETRAINED / name)
     config, problem = run.config, run.problem
     figures = read_json(run.source / "evaluation.json", "evaluation")
-    with torch.device("meta"):  # shapes without numbers
+    with torch.device("meta"):  # shapes only, no memory
         model = build_model(config.model_name, config.model, problem)
     return {
         "name": name,

@@ -1,4 +1,4 @@
-"""What is done with a run folder: evaluate, predict, report."""
+"""Commands on a run folder: evaluate, predict, report."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,14 @@ from cato.cli.output import show
 
 @dataclass
 class Evaluate:
-    """The error of a trained model on held-out samples."""
+    """Measure the error of a model on held-out samples."""
 
     folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Run folder, or a pretrained model, see `cato pretrained`."""
     split: str = "test"
     """test or validation."""
     resolution: int | None = None
-    """Nodes per side, where it differs from the training's."""
+    """Nodes per side, to evaluate at another resolution than the training's."""
     json: bool = False
     """Print one JSON object."""
 
@@ -35,18 +35,18 @@ class Evaluate:
 
 @dataclass
 class Predict:
-    """Solve for the inputs of a file with a trained model, and write the same format back.
+    """Predict for the inputs of a file; the result has its format.
 
-    IN is of the layout or has the fields that the run was trained on: .npz, HDF5, .mat, NetCDF, or
-    a folder of VTK or other files. By the layout OUT gets `outputs`, `bands` where the run has been
-    evaluated, and `errors` where IN has `targets`; a named field p becomes p_predicted, p_band and
-    p_error.
+    IN has the documented layout, or the fields that the run was trained on: .npz, HDF5, .mat,
+    NetCDF, or a folder of VTK or other files. In the documented layout OUT gets `outputs`, `bands`
+    if the run has been evaluated, and `errors` if IN has `targets`. A named field p becomes
+    p_predicted, p_band and p_error.
     """
 
     folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Run folder, or a pretrained model, see `cato pretrained`."""
     input: Annotated[Positional[Path], tyro.conf.arg(metavar="IN")]
-    """What to solve for."""
+    """File or folder with the inputs."""
     output: Annotated[Positional[Path | None], tyro.conf.arg(metavar="OUT")] = None
     """New file or folder; IN-predicted by default."""
     json: bool = False
@@ -63,7 +63,7 @@ class Predict:
 
 @dataclass
 class Report:
-    """Write the run's report: one self-contained HTML file with curves, errors and pictures."""
+    """Write a self-contained HTML report with curves and pictures."""
 
     folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
     """Run folder, or a pretrained model, see `cato pretrained`."""

@@ -1,4 +1,4 @@
-"""`cato train`, on a benchmark or on own data, and `cato demo`."""
+"""`cato train`, on a benchmark or on user data, and `cato demo`."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,40 +17,39 @@ from cato.progress import note
 class Train:
     """Train a model on a benchmark or on your own data.
 
-    Override settings by `--model.width 64 --train.epochs 20` and the like.
+    Every setting of the recipe is an option, for example `--model.width 64 --train.epochs 20`.
     """
 
     benchmark: Annotated[Positional[str], tyro.conf.arg(metavar="BENCHMARK|FILE")] = ""
-    """What to learn, see `cato benchmarks`; or a file or folder of your own data, see `cato
-    inspect`."""
+    """A benchmark, see `cato benchmarks`; or a file or folder of your data, see `cato inspect`."""
     scale: str | None = None
-    """paper (meant for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
+    """paper (for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
     model: str | None = None
-    """Which model, see `cato models`; CATO by default."""
+    """The model, see `cato models`; CATO by default."""
     original: Path | None = None
-    """Folder of the published files of the benchmark, to train on these instead of generated data;
-    the scale then means the recipe only."""
+    """Folder with the published files of the benchmark, to train on them instead of generated data.
+    The scale then selects the recipe only."""
     coords: str | None = None
-    """Own data: fields that are coordinates, such as x,y."""
+    """Your data: fields that are coordinates, such as x,y."""
     inputs: str | None = None
-    """Own data: fields that are inputs, such as k or, frames of a time series, u[:10]."""
+    """Your data: fields that are inputs, such as k; frames of a time series as u[:10]."""
     targets: str | None = None
-    """Own data: fields that are targets, such as p."""
+    """Your data: fields that are targets, such as p."""
     out: Path | None = None
     """New run folder; runs/BENCHMARK-SCALE-MODEL by default."""
     resume: Path | None = None
-    """Continue the run in this folder instead of starting one."""
+    """Resume the run in this folder instead of starting one."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self, overrides: list[str]) -> None:
-        """Train or resume, then say how it went."""
+        """Train or resume, then print the result."""
         from cato.training.train import resume, train
 
         if self.resume is not None:
             options = (self.benchmark, self.out, self.model, self.scale, self.original)
             if any((*options, overrides, self.coords, self.inputs, self.targets)):
-                raise InputError("--resume takes all settings from the run; give it alone")
+                raise InputError("--resume takes all settings from the run; give no other option")
             run = resume(self.resume)
         else:
             config = self.config(overrides)
@@ -90,17 +89,17 @@ class Train:
 
 @dataclass
 class Demo:
-    """The whole way on Darcy in under five minutes: data, training, evaluation, report."""
+    """Train, evaluate and report on Darcy flow in under five minutes."""
 
     out: Path = Path("runs/demo")
-    """Run folder; an earlier demo there is continued."""
+    """Run folder; an interrupted demo is resumed."""
     minutes: float = 2.0
-    """Training time."""
+    """Training time in minutes."""
     json: bool = False
     """Print one JSON object."""
 
     def run(self) -> None:
-        """Run it all."""
+        """Run all steps."""
         import torch
 
         from cato.runs.settings import build_settings

@@ -6,12 +6,12 @@ error over all points. The score of a sample is the smallest v such that |error|
 1 − β of its nodes. With n validation samples, q_c is their ⌈(n + 1)(1 − α)⌉-th smallest score, and
 the band is ± q_c σ_c.
 
-What holds: if a new sample and the validation samples are exchangeable, then for each output, with
-probability at least 1 − α over the draw of all of them, at least a share 1 − β of the new sample's
-nodes lies inside the band. It is a statement about the whole population, not about one sample, and
-none about inputs of another kind or mesh. The validation split has also chosen the best checkpoint,
-which makes its errors a little too small: the coverage on the test split, which chose nothing, is
-measured and reported beside the band.
+The guarantee: if a new sample and the validation samples are exchangeable, then for each output,
+with probability at least 1 − α over the draw of all of them, at least a share 1 − β of the new
+sample's nodes lies inside the band. It is a statement about the population, not about a single
+sample, and does not extend to inputs of another kind or mesh. The validation split has also
+selected the best checkpoint, which makes its errors slightly too small; therefore the coverage on
+the test split is measured and reported with the band.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ MISSED_SAMPLES = 0.1
 MISSED_NODES = 0.1
 """β."""
 SMALLEST_SCALE = 0.1
-"""Of σ, in units of its mean square root over the nodes: errors of a node that is nearly exact in
-training, such as one on a boundary, are not divided by next to nothing."""
+"""Lower limit of σ in units of its RMS over the nodes, for nodes that are nearly exact in training,
+such as those on a boundary."""
 FILE = "band.safetensors"
 
 
@@ -46,9 +46,9 @@ class Band:
 
     Attributes:
         quantile: q of each output.
-        scale: σ; of meshes (N, C) or (T, N, C), of clouds (1, C) or (T, 1, C).
-        num_samples: Validation samples n that it is calibrated on.
-        step: Of the checkpoint that it belongs to.
+        scale: σ; for meshes (N, C) or (T, N, C), for clouds (1, C) or (T, 1, C).
+        num_samples: Number n of validation samples.
+        step: Step of the checkpoint that it belongs to.
     """
 
     quantile: Float[Tensor, " C"]
@@ -62,9 +62,9 @@ class Band:
         return self.quantile * self.scale
 
     def on_mesh(self, problem: Problem, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Half-widths (*T, *shape, C); None on a mesh that is not the training's.
+        """Half-widths (*T, *shape, C); None on another mesh than the training's.
 
-        Such a mesh is promised nothing. Of a cloud any number of points will do.
+        There the guarantee does not hold. A cloud may have any number of points.
         """
         width = self.half_width.numpy()
         if problem.geometry == "cloud":
@@ -85,7 +85,7 @@ class Band:
         mask: Bool[Tensor, "S N"] | None,
         outputs: tuple[str, ...],
     ) -> dict[str, Any]:
-        """What it promises, and its coverage on held-out errors, JSON-ready."""
+        """Promised coverage, and measured coverage on held-out errors, JSON-ready."""
         samples = self.covers(errors, mask).double().mean(0)
         inside = (errors.abs() <= self.half_width).double()
         if mask is not None:
@@ -148,7 +148,7 @@ def num_nodes_needed(count: int) -> int:
 
 
 def calibrate_quantile(calibration: Float[Tensor, "S C"]) -> Float[Tensor, " C"] | None:
-    """The ⌈(n + 1)(1 − α)⌉-th smallest score; None where n is too small for there to be one."""
+    """The ⌈(n + 1)(1 − α)⌉-th smallest score; None if n is too small."""
     count = len(calibration)
     rank = ceil(round((count + 1) * (1 - MISSED_SAMPLES), 9))
     if rank > count:
@@ -157,12 +157,12 @@ def calibrate_quantile(calibration: Float[Tensor, "S C"]) -> Float[Tensor, " C"]
 
 
 def num_samples_needed() -> int:
-    """The fewest validation samples that give a band."""
+    """Minimum number of validation samples for a band."""
     return ceil(round(1 / MISSED_SAMPLES, 9)) - 1
 
 
 def save_band(folder: Path, band: Band) -> None:
-    """Keep a band in a run folder."""
+    """Save a band in a run folder."""
     tensors = {"quantile": band.quantile.contiguous(), "scale": band.scale.contiguous()}
     about = {"num_samples": str(band.num_samples), "step": str(band.step)}
     with atomic_write(folder / FILE) as temporary:

@@ -1,4 +1,4 @@
-"""The error of a surrogate on samples it was not trained on, and the time it takes."""
+"""Error and speed of a surrogate on held-out samples."""
 
 import time
 from dataclasses import dataclass, replace
@@ -45,7 +45,7 @@ SOLVER_SAMPLES = 5
 
 
 def samples_at_once(num_nodes: int) -> int:
-    """How many samples of so many nodes are solved together."""
+    """Samples per batch for a given number of nodes."""
     return max(1, min(SAMPLES_AT_ONCE, NODES_AT_ONCE // num_nodes))
 
 
@@ -85,7 +85,7 @@ class Evaluation:
     frame_errors: Tensor | None
     """Mean error of each frame, for problems in time."""
     mean_predictor: float | None
-    """Error of always answering the mean of the training targets: what any model must beat."""
+    """Error of always predicting the mean of the training targets, as a baseline."""
     seconds_per_sample: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -108,9 +108,9 @@ def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) ->
     """Errors and time on `data`.
 
     Args:
-        surrogate: What is judged.
+        surrogate: The surrogate to evaluate.
         data: Held-out samples.
-        mean_target: Mean target of the training samples; None where `data` is on another mesh.
+        mean_target: Mean target of the training samples; None if `data` is on another mesh.
     """
     if not len(data):
         raise InputError("there are no samples to evaluate on")
@@ -133,7 +133,7 @@ def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) ->
 
 
 class EvaluatedRun(NamedTuple):
-    """The figures of a run, the file that holds them, and what they were computed from."""
+    """Figures of a run, the file they are in, and what they were computed from."""
 
     figures: dict[str, Any]
     path: Path
@@ -143,15 +143,15 @@ class EvaluatedRun(NamedTuple):
 
 
 def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -> EvaluatedRun:
-    """Evaluate a run's best weights, time the solver beside them, and write the figures.
+    """Evaluate the best weights of a run, time the solver for comparison, and write the figures.
 
-    On the run's own mesh the band is calibrated, if it is not yet, and its coverage measured. Own
-    data have no solver to time.
+    On the mesh of the training the band is calibrated, if it is not yet, and its coverage measured.
+    User data have no solver to time.
 
     Args:
-        run: What to evaluate.
+        run: The run.
         split: test or validation.
-        resolution: Nodes per side, where it differs from the training's.
+        resolution: Nodes per side, if it differs from the training's.
     """
     if split not in ("test", "validation"):
         raise InputError(f"the split must be test or validation; got {split!r}")
@@ -191,16 +191,16 @@ def _data_words(config: RunConfig) -> str:
 
 
 def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, DataSpec | None]:
-    """The run's data, or one split of the same samples at another resolution; and their solver's.
+    """The data of the run, or one split of the same samples at another resolution.
 
-    Own data have none.
+    Also their specification, to time the solver; None for user data.
     """
     config = run.config
     if resolution is None:
         spec = None if config.data.file is not None else data_spec(config)
         return load_run_splits(run), spec
     if config.data.original is not None or config.data.file is not None:
-        what = "published files" if config.data.file is None else "own data"
+        what = "published files" if config.data.file is None else "user data"
         raise InputError(
             f"{run.folder} was trained on {what}, which have one resolution; leave out --resolution"
         )
@@ -210,12 +210,12 @@ def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, Da
 
 
 def train_mean(splits: Splits) -> Tensor | None:
-    """Mean training target; None for clouds of different sizes, whose points are not the same."""
+    """Mean training target; None for clouds of different sizes, whose points do not match."""
     return splits.train.targets.mean(0) if splits.train.mask is None else None
 
 
 def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
-    """The band of the run's best weights, kept in its folder; None with few validation samples."""
+    """The band of a run, saved in its folder; None with too few validation samples."""
     band = load_band(run.source, surrogate.step)
     if band is not None:
         return band

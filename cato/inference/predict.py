@@ -170,7 +170,7 @@ def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
             found = ", ".join(sorted(file.shapes)) or "nothing"
             needed = "inputs" if problem.num_inputs else "coords"
             raise InputError(f"{source} has no array {needed!r}, only {found}")
-        nodes = arrays["coords"]  # the mesh is all the input
+        nodes = arrays["coords"]  # the mesh is the only input
         num_samples = len(nodes) if nodes.ndim == len(problem.shape) + 2 else 1
         mesh = nodes.shape[-1 - len(problem.shape) : -1]
         arrays["inputs"] = np.zeros((num_samples, *mesh, 0), np.float32)
@@ -187,12 +187,12 @@ def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
         assert surrogate.coords is not None
         coords = surrogate.coords.cpu().numpy().reshape(*problem.shape, problem.dimension)
     if coords.ndim == inputs.ndim and len(coords) == 1:
-        coords = coords[0]  # of all samples
-    is_own = coords.ndim == inputs.ndim
+        coords = coords[0]  # shared by all samples
+    per_sample = coords.ndim == inputs.ndim
     samples = [
         UserSample(
             f"{source}, sample {i}",
-            coords[i] if is_own else coords,
+            coords[i] if per_sample else coords,
             inputs[i],
             None if targets is None else targets[i].astype(np.float32),
         )
@@ -217,7 +217,7 @@ def _require_fit(problem: Problem, samples: UserSamples) -> None:
         if dimension != problem.dimension or (is_mesh and len(sample.mesh) != dimension):
             raise InputError(
                 f"{sample.origin}: the model works on a {problem.geometry} with "
-                f"{problem.dimension} coordinates; here are {dimension} on nodes {sample.mesh}"
+                f"{problem.dimension} coordinates; got {dimension} on nodes {sample.mesh}"
             )
         for what, array in (("coordinates", sample.coords), ("inputs", sample.inputs)):
             if not np.isfinite(array).all():

@@ -1,10 +1,10 @@
-"""Checkpoints: a safetensors file of weights and optimiser state, and a JSON that vouches for it.
+"""Checkpoints: a safetensors file of weights and optimiser state, and a JSON with its checksum.
 
-The tensors are written first, the JSON with their digest last, each atomically: a checkpoint exists
-if its JSON does, and is whole if the digest agrees. Nothing is ever loaded with pickle.
+The tensors are written first, the JSON last, each atomically: a checkpoint exists if its JSON does,
+and is intact if the checksum agrees. Nothing is loaded with pickle.
 
     last-00000120.safetensors, last-00000120.json   to resume from; the newest two are kept
-    best-00000090.safetensors, best-00000090.json   lowest validation error; the newest two too
+    best-00000090.safetensors, best-00000090.json   lowest validation error; the newest two are kept
 """
 
 from dataclasses import dataclass
@@ -21,50 +21,47 @@ from cato.progress import note
 
 Kind = Literal["last", "best"]
 KEEP = 2
-"""Checkpoints of each kind that are kept, so that there is one if the newest is damaged."""
+"""Checkpoints of each kind that are kept: a spare one, in case the newest is damaged."""
 FORMAT = 1
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One saved moment of a training."""
+    """A saved state of a training."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
 
 
 def save_checkpoint(folder: Path, kind: Kind, step: int, checkpoint: Checkpoint) -> None:
-    """Write a checkpoint and remove the ones it makes superfluous."""
-    vouch = folder / f"{kind}-{step:08d}.json"
-    weights = vouch.with_suffix(".safetensors")
+    """Write a checkpoint and remove old ones."""
+    about = folder / f"{kind}-{step:08d}.json"
+    weights = about.with_suffix(".safetensors")
     tensors = {name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()}
     with atomic_write(weights) as temporary:
         temporary.write_bytes(save(tensors))  # not save_file, whose errors are not OSErrors
         checksum = digest(temporary)
-    write_json(vouch, {"format": FORMAT, "sha256": checksum, "state": checkpoint.state})
+    write_json(about, {"format": FORMAT, "sha256": checksum, "state": checkpoint.state})
     for old in _newest_first(folder, kind)[KEEP:]:
         old.unlink(missing_ok=True)
         old.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove what killed trainings left half-written."""
+    """Remove incomplete files of killed trainings."""
     for path in [*folder.glob(".*.tmp"), *folder.glob("*.safetensors")]:
         if path.suffix == ".tmp" or not path.with_suffix(".json").exists():
             path.unlink(missing_ok=True)
 
 
 def load_checkpoint(folder: Path, kind: Kind) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None if there has never been one.
-
-    A damaged one is reported and the one before it is used.
-    """
+    """The newest intact checkpoint; None if there is none. Damaged ones are reported."""
     candidates = _newest_first(folder, kind)
-    for vouch in candidates:
+    for about in candidates:
         try:
-            return _read(vouch)
+            return _read(about)
         except InputError as error:
-            note(f"checkpoint {vouch.stem} is damaged, using the one before: {error}")
+            note(f"checkpoint {about.stem} is damaged, using the one before: {error}")
     if candidates:
         raise InputError(
             f"all checkpoints in {folder} are damaged; remove the folder and train again"
@@ -76,11 +73,11 @@ def _newest_first(folder: Path, kind: Kind) -> list[Path]:
     return sorted(folder.glob(f"{kind}-*.json"), reverse=True)
 
 
-def _read(vouch: Path) -> Checkpoint:
-    values = read_json(vouch, "checkpoint")
+def _read(about: Path) -> Checkpoint:
+    values = read_json(about, "checkpoint")
     if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise InputError(f"{vouch} is not a checkpoint of format {FORMAT}")
-    weights = vouch.with_suffix(".safetensors")
+        raise InputError(f"{about} is not a checkpoint of format {FORMAT}")
+    weights = about.with_suffix(".safetensors")
     try:
         if digest(weights) != values["sha256"]:
             raise InputError(f"{weights} does not have the checksum that was recorded for it")

@@ -1,4 +1,4 @@
-"""The run folder: everything about one training, for every command that comes after it.
+"""The run folder: everything about one training, and the input of all later commands.
 
 run.json            settings, problem, key of the data, commit, environment and command
 log.jsonl           one line per epoch
@@ -7,9 +7,9 @@ evaluation.json     written by `cato evaluate`
 band.safetensors    half-width of the conformal band, see `cato.inference.conformal`
 report.html         written by `cato report`, with its figures as PNG files in figures/
 
-Models that come with the library are such folders too, in cato/pretrained. A benchmark's name
-stands for them wherever a run folder is asked for; what is computed from them is written into
-runs/pretrained/NAME, and into the library never.
+Pretrained models are such folders too, in cato/pretrained. The name of a benchmark stands for its
+pretrained model wherever a run folder is expected. Results computed from it are written to
+runs/pretrained/NAME, never into the library.
 """
 
 import json
@@ -31,7 +31,7 @@ FORMAT = 1
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 """The models that come with the library."""
 PRETRAINED_RESULTS = Path("runs") / "pretrained"
-"""Where what is computed from them goes."""
+"""Folder of results that are computed from them."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +39,11 @@ class Run:
     """An existing run.
 
     Attributes:
-        folder: The run folder; of a pretrained model, where its results go.
+        folder: The run folder; for a pretrained model, the folder of its results.
         config: All settings.
-        problem: What is learnt.
-        record: All of run.json.
-        pretrained: Folder of a model that came with the library, else None. It is only read.
+        problem: The problem it is trained for.
+        record: Contents of run.json.
+        pretrained: Folder of a model that comes with the library, else None. It is read-only.
     """
 
     folder: Path
@@ -54,7 +54,7 @@ class Run:
 
     @property
     def source(self) -> Path:
-        """Where the files of the training are."""
+        """Folder of the files that the training wrote."""
         return self.pretrained or self.folder
 
     @property
@@ -76,7 +76,7 @@ class Run:
 
 
 def require_new(folder: Path) -> None:
-    """Refuse a folder that holds a run already."""
+    """Raise if a folder already holds a run."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose another --out")
     if (folder / "run.json").exists():
@@ -90,10 +90,10 @@ def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = ""
     """Start a new run folder.
 
     Args:
-        folder: Where; one that holds a run already is refused.
+        folder: The folder; it must not hold a run yet.
         config: All settings.
-        problem: What is learnt.
-        data: From `data_key`, to know the data again; any are accepted unless given.
+        problem: The problem to train for.
+        data: From `data_key`; other data are refused later. Without it any are accepted.
     """
     folder = Path(folder)
     require_new(folder)
@@ -116,7 +116,7 @@ def open_run(folder: str | Path) -> Run:
     """Read a run folder, or a model that comes with the library by its name.
 
     Args:
-        folder: What exists at this path wins; otherwise one of `pretrained_names`.
+        folder: A path, or one of `pretrained_names` if nothing exists at that path.
     """
     folder = Path(folder)
     name = folder.name
@@ -150,7 +150,7 @@ def _read_run(folder: Path, pretrained: Path | None = None) -> Run:
 
 
 def _no_run(folder: Path) -> str:
-    """What is wrong with a folder that has no run.json."""
+    """Message about a folder without run.json."""
     names = pretrained_names()
     if not folder.exists():
         models = ", ".join(names)
@@ -158,6 +158,6 @@ def _no_run(folder: Path) -> str:
     if str(folder) in names:
         return (
             f"the folder {folder} here is not a run folder, and hides the model of that name that "
-            f"comes with cato (to use that one, work in another folder)"
+            f"comes with cato (to use the model, change to another folder)"
         )
     return f"{folder} is not a run folder"

@@ -1,4 +1,4 @@
-"""What a run folder stands for: its data and its trained surrogate."""
+"""Load the data and the trained surrogate of a run."""
 
 import hashlib
 from pathlib import Path
@@ -24,8 +24,8 @@ def is_generated(config: RunConfig) -> bool:
 
 
 def data_spec(config: RunConfig) -> DataSpec:
-    """The generated data of a run; of one on published files, those the solver would match."""
-    assert config.data.file is None, "own data are not generated"
+    """The generated data of a run; for a run on published files, their generated counterpart."""
+    assert config.data.file is None, "user data are not generated"
     if config.data.original is not None:
         return DataSpec(config.benchmark, "paper")
     data = config.data
@@ -33,7 +33,7 @@ def data_spec(config: RunConfig) -> DataSpec:
 
 
 def load_splits(config: RunConfig) -> Splits:
-    """The data of a run: own or published files, or generated where missing."""
+    """The data of a run: user or published files, or generated data."""
     data = config.data
     if data.file is not None:
         if not Path(data.file).exists():
@@ -47,7 +47,7 @@ def load_splits(config: RunConfig) -> Splits:
 
 
 def load_run_splits(run: Run) -> Splits:
-    """The data of a run; others than it was trained on are refused."""
+    """The data of a run; raises if they are not those it was trained on."""
     config = run.config
     if config.data.original is None:
         require_same_data(run)  # before hours of generating
@@ -62,7 +62,7 @@ def load_run_splits(run: Run) -> Splits:
 
 
 def require_same_data(run: Run) -> None:
-    """Refuse a run on generated data where this version generates others."""
+    """Raise if this version would generate different data."""
     if run.config.data.file is None and not _is_key_of(run, data_spec(run.config).key):
         raise InputError(
             f"{run.folder} was trained on other data than this cato generates for "
@@ -71,11 +71,11 @@ def require_same_data(run: Run) -> None:
 
 
 def data_key(config: RunConfig, splits: Splits) -> str:
-    """Some characters that change whenever the data of a run do."""
+    """A short hash of the data of a run."""
     if config.data.file is not None:
         return config.data.fingerprint
     if config.data.original is None:
-        return data_spec(config).key  # the numbers themselves may round otherwise elsewhere
+        return data_spec(config).key  # not of the arrays, which other CPUs round differently
     digest = hashlib.sha256()
     for data in splits.datasets.values():
         for array in data.arrays().values():
@@ -84,7 +84,7 @@ def data_key(config: RunConfig, splits: Splits) -> str:
 
 
 def _is_key_of(run: Run, key: str) -> bool:
-    """Whether a run was trained on the data of this key; older runs have none and take any."""
+    """Whether a run was trained on the data of this key; old runs without a key accept any."""
     return run.record.get("data", "") in ("", key)
 
 

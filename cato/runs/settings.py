@@ -43,27 +43,27 @@ class DataConfig:
     """Which data."""
 
     root: str = "data"
-    """Folder of the data files; generated there where missing."""
+    """Folder of the data files; missing ones are generated there."""
     seed: Seed = 0
-    """Seed of the samples; of own data, of their split."""
+    """Seed of the samples; for user data, of the split."""
     count: Count | None = None
-    """Number of training samples, where it differs from the scale's."""
+    """Number of training samples, if it differs from the scale's."""
     resolution: Count | None = None
-    """Nodes per side, where it differs from the scale's."""
+    """Nodes per side, if it differs from the scale's."""
     original: str | None = None
     """Folder of the published files of the benchmark, used instead of generated data."""
     file: str | None = None
-    """File or folder of your own data, used instead of a benchmark's."""
+    """File or folder of user data, used instead of a benchmark."""
     coords: str = ""
-    """Fields of `file` that are coordinates, such as x,y; by the documented layout unless given."""
+    """Fields of `file` that are coordinates, such as x,y; the documented layout by default."""
     inputs: str = ""
     """Fields of `file` that are inputs, such as k,u[:10] (frames of a time series)."""
     targets: str = ""
     """Fields of `file` that are targets."""
     periodic: Axes = ()
-    """Mesh axes of `file`, from 0, that close on themselves."""
+    """Periodic mesh axes of `file`, from 0."""
     fingerprint: str = ""
-    """Of the data in `file`; others are refused."""
+    """Fingerprint of the data in `file`; other data are refused."""
 
     @property
     def naming(self) -> Naming:
@@ -93,32 +93,32 @@ class TrainConfig:
     minutes: Positive | None = None
     """Fit the schedule to this time, instead of `epochs`."""
     batch_size: Count = 4
-    """Samples of one optimiser step, over all processes."""
+    """Samples per optimiser step, over all processes."""
     frames_per_step: Count | None = None
-    """Frames of a sample learnt in one step, drawn anew each time; all unless given. Problems in
-    time only."""
+    """Frames of a sample per step, drawn at random in each step; all by default. Problems in time
+    only."""
     optimizer: Literal["adamw", "muon"] = "adamw"
-    """AdamW for all, or Muon for the matrices of the blocks and AdamW for the rest."""
+    """AdamW for all parameters, or Muon for the matrices of the blocks and AdamW for the rest."""
     learning_rate: Positive = 1e-3
-    """Highest learning rate of AdamW."""
+    """Peak learning rate of AdamW."""
     muon_learning_rate: Positive = 2e-3
-    """Highest learning rate of Muon, scaled to match AdamW's update size."""
+    """Peak learning rate of Muon, scaled to match AdamW's update size."""
     weight_decay: NonNegative = 1e-5
     """Decoupled weight decay."""
     clip: NonNegative = 1.0
-    """Largest norm of the gradient; 0 does not clip."""
+    """Maximum norm of the gradient; 0 turns clipping off."""
     seed: Seed = 0
     """Seed of the initial weights and the order of the samples."""
     checkpoint_minutes: Positive = 5.0
-    """Longest time between two checkpoints; there is one after every epoch anyway."""
+    """Maximum time between checkpoints; there is also one after every epoch."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """What to run on."""
+    """Kind of device."""
     devices: Count = 1
-    """Devices of this machine; under torchrun its number of processes counts."""
+    """Number of devices; torchrun sets it to its number of processes."""
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
-    """How several devices share the work: a copy each, or the parameters sharded."""
+    """Several devices: ddp copies the model to each, fsdp shards its parameters."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"
-    """Number format."""
+    """Floating-point precision."""
     compile: bool = False
     """Use torch.compile (needs a C++ compiler on CPUs)."""
 

@@ -12,10 +12,9 @@ from cato.runs.settings import TrainConfig
 
 
 def make_fabric(config: TrainConfig) -> Fabric:
-    """The engine for these settings; under torchrun its processes are joined.
+    """Devices, precision and strategy for these settings; joins the processes of torchrun.
 
-    `fsdp` is PyTorch's fully sharded data parallelism of the second generation, which also runs on
-    CPUs and so is tested there.
+    `fsdp` is PyTorch's FSDP2, which also runs on CPUs and is tested there.
     """
     processes = int(os.environ.get("LOCAL_WORLD_SIZE", config.devices))
     num_nodes = int(os.environ.get("WORLD_SIZE", processes)) // processes
@@ -42,7 +41,7 @@ def make_fabric(config: TrainConfig) -> Fabric:
 
 
 def _shard(surrogate: Any, mesh: Any) -> nn.Module:
-    """Shard every block of the model, then what is left."""
+    """Shard every block of the model, then the rest."""
     from torch.distributed.fsdp import fully_shard
 
     for block in surrogate.model.blocks:

@@ -1,4 +1,4 @@
-"""What is written while training: a JSON line per epoch and, where it is installed, TensorBoard."""
+"""The training log: a JSON line per epoch and, if it is installed, TensorBoard."""
 
 import json
 import time
@@ -14,9 +14,9 @@ class Journal:
 
     Args:
         run: The run folder.
-        step: Where the epoch under way began. Later lines will be written again, and so will one
-            of step 0, which is there where the first step diverged.
-        active: False in all but one process.
+        step: First step of the current epoch. Later lines will be written again, and so will a
+            line of step 0, which exists if the first step diverged.
+        active: True in one process only.
     """
 
     def __init__(self, run: Run, step: int, active: bool) -> None:
@@ -50,7 +50,7 @@ class Journal:
                 self._board.add_scalar(name, value, line["step"])
 
     def count(self, num_samples: int) -> None:
-        """Note that samples were done now."""
+        """Count finished samples."""
         self._recent.append((time.monotonic(), num_samples))
 
     @property

@@ -1,4 +1,4 @@
-"""Weights and optimiser state as one flat dictionary of named tensors, whole on every strategy."""
+"""Weights and optimiser state as one flat dictionary of tensors, unsharded on every strategy."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -15,11 +15,11 @@ from torch.optim import Optimizer
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 OPTIMIZER = "optimizer/"
-"""Before the names of optimiser tensors; the others are weights."""
+"""Prefix of optimiser tensors; all others are weights."""
 
 
 def capture(module: nn.Module, optimizers: Sequence[Optimizer] = ()) -> dict[str, Tensor]:
-    """All tensors of the module and its optimisers, in the first process; nothing in the others."""
+    """All tensors of the module and its optimisers; empty in all but the first process."""
     tensors: dict[str, Any] = dict(get_model_state_dict(module, options=WHOLE))
     if optimizers:
         state: dict[str, Any] = dict(get_optimizer_state_dict(module, optimizers, options=WHOLE))
