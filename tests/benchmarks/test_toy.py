@@ -125,3 +125,17 @@ def test_it_is_explored(copy, run):
     finally:
         process.terminate()
         process.communicate(timeout=60)
+
+
+def test_it_has_a_row_on_the_results_page(copy):
+    """The paper's number and ours, from a comparison of one short training."""
+    options = ("--benchmarks", "toy", "--models", "fno", "--scale", "smoke", "--seeds", "0")
+    folders = ("--share", "1", "--runs", "runs", "--out", "results/epochs", "--workers", "1")
+    copy.run("-m", "reproduce", "epochs", *options, *folders)
+    copy.run("-m", "reproduce", "pages", "--results", "results", "--out", "docs")
+    (row,) = json.loads((copy.work / "results/epochs/compare.json").read_text())["rows"]
+    assert row["benchmark"] == "toy"
+    page = (copy.work / "docs/results.md").read_text()
+    assert "Toy Poisson" in page
+    assert "1.23%; FNO 4.56%" in page
+    assert "Toy Poisson" in (copy.work / "results/epochs/compare.md").read_text()

@@ -44,7 +44,6 @@ class AirfoilEditor(Editor):
         ]
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        """The mesh around the foil."""
         return ModelInputs.of_mesh(mesh(values, self.parameters.shape))
 
     def describe(self) -> dict[str, Any]:
@@ -76,7 +75,6 @@ class Airfoil(Benchmark[FoilMesh]):
     paper = PaperNumbers(0.0041, "saot", 0.0049, public_millions={"transolver": 2.81, "saot": 6.06})
 
     def problem_for(self, parameters: FoilMesh) -> Problem:
-        """Only the mesh in, the Mach number out. Axis 0 runs around the foil."""
         return Problem(
             self.name, "mesh", parameters.shape, inputs=(), outputs=("mach",), normalise=()
         )
@@ -90,7 +88,6 @@ class Airfoil(Benchmark[FoilMesh]):
         return rng.uniform(-AMPLITUDE, AMPLITUDE, NUM_PARAMETERS)
 
     def solve(self, drawn: np.ndarray, parameters: FoilMesh) -> Sample:
-        """The flow around the foil of these control displacements."""
         from cato.benchmarks.airfoil.solver import CHANNELS, solve
 
         solution = solve(drawn, parameters.shape)

@@ -34,7 +34,6 @@ class DarcyEditor(Editor):
     hint = "Paint the porous medium: fluid passes the light parts four times as easily."
 
     def neutral(self) -> np.ndarray:
-        """The same permeability everywhere."""
         num_nodes = self.parameters.num_solver_nodes
         return np.zeros((num_nodes, num_nodes), np.uint8)
 
@@ -42,7 +41,6 @@ class DarcyEditor(Editor):
         return (drawn == HIGH).astype(np.uint8)
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        """The permeability."""
         return np.where(values == 1, HIGH, LOW)
 
     def check(self, values: np.ndarray) -> np.ndarray:
@@ -57,7 +55,6 @@ class DarcyEditor(Editor):
         return values.astype(np.uint8)
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        """The permeability at every `stride`-th node."""
         stride = self.parameters.stride
         kept = self.decode(values)[::stride, ::stride, None]
         return ModelInputs(kept.astype(np.float32), self.shared_coords())
@@ -106,7 +103,6 @@ class Darcy(Benchmark[DarcyGrid]):
     paper = PaperNumbers(0.0042, "saot", 0.0049, public_millions={"transolver": 2.83, "saot": 2.69})
 
     def problem_for(self, parameters: DarcyGrid) -> Problem:
-        """One permeability in, one pressure out, on a uniform grid."""
         shape = (parameters.resolution, parameters.resolution)
         return Problem(self.name, "grid", shape, inputs=("a",), outputs=("u",))
 
@@ -120,7 +116,6 @@ class Darcy(Benchmark[DarcyGrid]):
         return random_medium(rng, parameters.num_solver_nodes)
 
     def solve(self, drawn: np.ndarray, parameters: DarcyGrid) -> Sample:
-        """Solve on the fine grid, keep every `stride`-th node."""
         # Only processes that solve pay for importing a solver.
         from cato.benchmarks.darcy.solver import solve_darcy
 

@@ -47,11 +47,9 @@ class ElasticityEditor(Editor):
         return [Control(f"{wave} {k}θ", -6.0, 6.0, 0.1) for k, wave in waves]
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        """A row for each wave."""
         return values.reshape(-1, 2)
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        """The points of the cell."""
         from cato.benchmarks.elasticity.solver import NUM_POINTS, morph, reference_cell
 
         # Move all nodes, like the solver: moving only some could round differently.
@@ -106,7 +104,6 @@ class Elasticity(Benchmark[CellMesh]):
     )
 
     def problem_for(self, parameters: CellMesh) -> Problem:
-        """Only the points in, one stress out."""
         return Problem(
             self.name,
             "cloud",
@@ -123,7 +120,6 @@ class Elasticity(Benchmark[CellMesh]):
         return rng.standard_normal((NUM_WAVES, 2)) * 4 / np.sqrt(np.pi * (k**2 + 9))
 
     def solve(self, drawn: np.ndarray, parameters: CellMesh) -> Sample:
-        """The stress in the cell with the void of these Fourier coefficients."""
         from cato.benchmarks.elasticity.solver import solve
 
         solution = solve(drawn)

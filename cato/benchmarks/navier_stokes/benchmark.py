@@ -55,7 +55,6 @@ class NavierStokesEditor(Editor):
         return np.array([1.0, 1.0, float(rng.integers(10_000))])
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        """The initial vorticity; with strength and size 1 exactly that of `draw_vorticity`."""
         from cato.benchmarks.navier_stokes.solver import random_deviations
 
         strength, size, seed = values
@@ -71,7 +70,6 @@ class NavierStokesEditor(Editor):
         return strength * field
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        """The past frames, from the solver."""
         from cato.benchmarks.navier_stokes.solver import solve
 
         frames = solve(self.decode(values), times=range(1, self.problem.num_inputs + 1))
@@ -117,7 +115,6 @@ class NavierStokes(Benchmark[TorusGrid]):
     )
 
     def problem_for(self, parameters: TorusGrid) -> Problem:
-        """Ten past frames in, the next out, rolled out ten times."""
         return Problem(
             self.name,
             "grid",
@@ -143,7 +140,6 @@ class NavierStokes(Benchmark[TorusGrid]):
         return draw_vorticity(rng, parameters.num_solver_nodes)
 
     def solve(self, drawn: np.ndarray, parameters: TorusGrid) -> Sample:
-        """Compute twenty time units and keep every `stride`-th node, as the original does."""
         from cato.benchmarks.navier_stokes.solver import enstrophy_tail, solve
 
         frames = solve(drawn, times=range(1, NUM_PAST + NUM_FUTURE + 1))

@@ -78,11 +78,9 @@ class PipeEditor(Editor):
         return drawn.ravel()[1:]
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        """Height and slope at each knot."""
         return np.concatenate([[0.0], values]).reshape(-1, 2)
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        """The mesh of the pipe."""
         from cato.benchmarks.pipe.solver import mesh
 
         return ModelInputs.of_mesh(mesh(self.decode(values), self.parameters.shape))
@@ -111,7 +109,6 @@ class Pipe(Benchmark[PipeMesh]):
     paper = PaperNumbers(0.0038, "gnot", 0.0047, public_millions={"transolver": 3.07, "saot": 5.42})
 
     def problem_for(self, parameters: PipeMesh) -> Problem:
-        """Only the mesh in, one velocity out. Axis 0 runs along the pipe."""
         return Problem(
             self.name,
             "mesh",
@@ -126,7 +123,6 @@ class Pipe(Benchmark[PipeMesh]):
         return draw_centreline(rng)
 
     def solve(self, drawn: np.ndarray, parameters: PipeMesh) -> Sample:
-        """The flow through the pipe with these heights and slopes at its knots."""
         from cato.benchmarks.pipe.solver import solve
 
         solution = solve(drawn, parameters.shape)

@@ -56,7 +56,6 @@ class PlasticityEditor(Editor):
         ]
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        """The height of the die above every column of the mesh."""
         from cato.benchmarks.plasticity.solver import die_curve
 
         shape = self.problem.shape
@@ -127,7 +126,6 @@ class Plasticity(Benchmark[BlockMesh]):
     )
 
     def problem_for(self, parameters: BlockMesh) -> Problem:
-        """One die height in, position and displacement out, at requested times."""
         return Problem(
             self.name,
             "mesh",
@@ -149,7 +147,6 @@ class Plasticity(Benchmark[BlockMesh]):
         return rng.uniform(0.0, MAX_KNOT, NUM_KNOTS)
 
     def solve(self, drawn: np.ndarray, parameters: BlockMesh) -> Sample:
-        """The motion of the block under the die with these knot heights."""
         from cato.benchmarks.plasticity.solver import solve
 
         solution = solve(drawn, parameters.shape, NUM_FRAMES)
