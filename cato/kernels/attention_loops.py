@@ -119,13 +119,12 @@ def attend(lines, qkv, turns, out, statistics, begin, end):
     """Attention along the lines begin … end − 1.
 
     Args:
-        lines: Which lines, heads and channels.
+        lines: Layout of the lines, heads and channels.
         qkv: (nodes, channels), read only.
         turns: (nodes, channels of a head), pairs (cos, sin), read only.
         out: (nodes, channels), written.
         statistics: (lines, heads, 2, length), peak and 1 / Σ p of every query, written.
-        begin: First line.
-        end: One behind the last line.
+        begin, end: Range of lines.
     """
     n, size = lines.length, turns.shape[1]
     q, k, v, o = scratch(4, lines, size)
@@ -219,17 +218,7 @@ def scatter_gradients(lines, start, qkv, turns, dq, dk, dv, grad_qkv, grad_turns
 def attend_backward(lines, qkv, turns, grad_out, statistics, grad_qkv, grad_turns, add, begin, end):
     """Gradients of `attend`.
 
-    Args:
-        lines: Which lines, heads and channels.
-        qkv: (nodes, channels), read only.
-        turns: (nodes, channels of a head), read only.
-        grad_out: (nodes, channels), read only.
-        statistics: What `attend` wrote.
-        grad_qkv: (nodes, channels), written, or added to.
-        grad_turns: (nodes, channels of a head), written.
-        add: Whether to add to `grad_qkv`.
-        begin: First line.
-        end: One behind the last line.
+    Writes `grad_turns`, and writes or adds to `grad_qkv`; other arguments as for `attend`.
     """
     n, size = lines.length, turns.shape[1]
     q, k, v, g, dq, dk, dv = scratch(7, lines, size)

@@ -1,4 +1,4 @@
-"""Compiling loops with Numba: at the first call, and kept on disk wherever that is possible."""
+"""Compile loops with Numba at the first call, cached on disk if possible."""
 
 from collections.abc import Callable
 from functools import cache
@@ -8,17 +8,17 @@ _watchers: list[Callable[[], None]] = []
 
 
 def when_compiling(tell: Callable[[], None]) -> None:
-    """Have `tell` called whenever Numba starts to compile a function that was not on disk."""
+    """Call `tell` whenever Numba starts to compile a function that is not cached."""
     _watchers.append(tell)
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
     """A compiled function; division by zero gives infinities as in NumPy.
 
-    Numba keeps the code next to the function's file, else in the user's cache folder, or where
-    NUMBA_CACHE_DIR says. Where none can be written, every process compiles for itself.
+    Numba caches the code next to the function's file, else in the user's cache folder, or in
+    NUMBA_CACHE_DIR. If none can be written, every process compiles again.
     """
-    from numba import njit  # half a second, which solvers without loops need not wait for
+    from numba import njit  # takes half a second, which solvers without loops avoid
 
     _watch()
     try:

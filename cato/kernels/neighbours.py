@@ -44,7 +44,7 @@ def nearest_neighbours(
         coords: Node positions.
         num_neighbours: How many to look for.
         period: For each coordinate, the length after which it repeats, or None.
-        mask: False marks padding, which is nobody's neighbour but its own.
+        mask: False marks padding, which is a neighbour of itself only.
 
     Returns:
         Indices of the neighbours, and where there was none because the cloud has fewer points. The

@@ -111,7 +111,7 @@ def _edges(field: Tensor, axis: int, wraps: bool) -> Tensor:
 
 
 def _central(edges: Tensor, axis: int, wraps: bool) -> Tensor:
-    """Δ at every node: the sum of the edges before and behind it.
+    """Δ at every node: the sum of the edges before and after it.
 
     At a boundary the missing edge is extrapolated, e_{−1} = 2e_0 − e_1, so that
     Δ_0 = 3e_0 − e_1 = −3u_0 + 4u_1 − u_2.
@@ -121,8 +121,8 @@ def _central(edges: Tensor, axis: int, wraps: bool) -> Tensor:
         extended = torch.cat([last, edges], axis)
     else:
         before = 2 * first - edges.narrow(axis, 1, 1)
-        behind = 2 * last - edges.narrow(axis, -2, 1)
-        extended = torch.cat([before, edges, behind], axis)
+        after = 2 * last - edges.narrow(axis, -2, 1)
+        extended = torch.cat([before, edges, after], axis)
     num_nodes = extended.shape[axis] - 1
     return extended.narrow(axis, 0, num_nodes) + extended.narrow(axis, 1, num_nodes)
 
@@ -174,11 +174,7 @@ def _checked_differences(
 
 
 def _turn(vectors: tuple[Tensor, ...], rounding: Tensor) -> Tensor:
-    """Sign of the determinant of D vectors, 0 if they hardly span a volume.
-
-    That is, if it is small against the product of the lengths or within the rounding error of the
-    coordinates.
-    """
+    """Sign of the determinant of D vectors, 0 if small against their lengths or the rounding."""
     sizes = [vector.abs() for vector in vectors]
     noise = _permanent([size + rounding for size in sizes]) - _permanent(sizes)
     volume = _determinant(vectors)

@@ -38,13 +38,7 @@ class FFNOConfig(GridConfig):
 
 
 class AxisSpectralConv(nn.Module):
-    """F⁻¹[R(k) F[x](k)] along one mesh axis; a mesh with fewer frequencies uses the lowest.
-
-    Args:
-        width: Channels C.
-        modes: Frequencies kept, zero included.
-        axis: Axis of the channels-first features.
-    """
+    """F⁻¹[R(k) F[x](k)] along one axis; a mesh with fewer frequencies uses the lowest weights."""
 
     def __init__(self, width: int, modes: int, axis: int) -> None:
         super().__init__()

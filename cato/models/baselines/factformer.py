@@ -16,7 +16,7 @@ Deviations:
 - The linear map before the average is applied after it: they commute, and lines are short. The
   authors' code has two such maps in a row; one does the same.
 - The integral is a mean over the nodes, not a sum, and the group norm, one group for each head,
-  has no weights of its own: the next layer holds them.
+  has no weights, which the next layer contains.
 - Coordinates enter through the lift. The authors' Darcy network also adds random Fourier features
   of them before every layer, and refines by a strided convolution before the read-out.
 - On a periodic axis the rotary frequencies are rounded to whole turns per period, so that the
@@ -87,7 +87,7 @@ def apply_kernels(
 ) -> Float[Tensor, "B M *mesh c"]:
     """(κ_1 ⊗ … ⊗ κ_D) v, one axis after the other.
 
-    Every step contracts the first mesh axis and moves it behind the others: after D steps all are
+    Every step contracts the first mesh axis and moves it to the end: after D steps all are
     in their places again.
     """
     for kernel in kernels:

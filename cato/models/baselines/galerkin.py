@@ -88,7 +88,7 @@ def interpolate(h: Grid, shape: Shape, periodic: Periodic) -> Float[Tensor, "B C
 
 
 class HeadNorm(nn.Module):
-    """Layer norm of the channels of each head, with scales and shifts of its own."""
+    """Layer norm of the channels of each head, with separate scales and shifts."""
 
     def __init__(self, heads: int, size: int) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class HeadNorm(nn.Module):
 
 
 class GalerkinLayer(nn.Module):
-    """Galerkin attention and feed-forward network, each added to what comes in."""
+    """Galerkin attention and feed-forward network, each with a residual connection."""
 
     def __init__(self, config: GalerkinConfig, dimension: int) -> None:
         super().__init__()

@@ -7,7 +7,7 @@ Fourier layers on a computational grid whose unit coordinates ξ enter every lay
 
 On meshes the computational grid is the mesh itself and the physical positions are lifted with the
 inputs. On point clouds it is the latent grid of `latent_grid`: a learned deformation,
-told the shape of the cloud by a code, one Fourier layer from the points to the grid, the layers
+with a code of the cloud's shape, one Fourier layer from the points to the grid, the layers
 here, and one from the grid to the points; the published model for clouds has depth 3.
 
 Deviations: on meshes the published model lifts ξ with the inputs instead; time is embedded, where

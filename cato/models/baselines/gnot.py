@@ -16,7 +16,7 @@ The gates g = softmax(G(x)) depend on the coordinates only, so that experts divi
 themselves; both mixtures of a block share them.
 
 Deviations: the experts of a mixture share the bias of their second layer, which the gates would
-average anyway; embeddings and head have two layers. The attention does not know of periodic axes.
+average anyway; embeddings and head have two layers. The attention ignores periodicity.
 """
 
 from dataclasses import dataclass

@@ -17,8 +17,8 @@ continued by themselves. Padding of the others is masked: it has value zero in a
 merging, so what it holds changes no node; n remains w × w. For the Fourier layers those axes get a
 margin of zeros instead, cropped afterwards.
 
-Deviations: outputs are wanted on the mesh of the inputs, so the embedding has stride 1; the
-authors', with stride 2, also halves the mesh. Linear maps stand beside the spectral convolutions,
+Deviations: outputs are on the mesh of the inputs, so the embedding has stride 1; the
+authors', with stride 2, also halves the mesh. Linear maps are added to the spectral convolutions,
 as in FNO. The authors' H¹ loss in Fourier space is a matter of training, not part of the model.
 """
 

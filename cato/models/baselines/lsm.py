@@ -12,7 +12,7 @@ channel and with K functions, and the nodes attend back:
 The U-Net halves the mesh by maxima and doubles the channels C, 2C, 4C, 8C, but not on the coarsest
 level (8C again); on the way up the result of the coarser level is joined to the processed state.
 
-Patches fit any mesh after padding to a multiple of their size, on each level anew. Periodic axes
+Patches fit any mesh after padding to a multiple of their size, on each level. Periodic axes
 are continued by themselves; padding of the others is masked: no token sees it. An odd axis keeps
 its last node when halved, and an axis of 2 nodes is not halved again.
 

@@ -19,7 +19,7 @@ by one step; an MLP reads out.
 Deviations: λ is the same in all layers, where the public code starts with larger ones, beyond what
 neighbouring nodes can resolve. The norm of k and v is over the points, as in the paper; the public
 code norms the channels of a point. Feed-forward networks have one GELU layer and no gate. In a
-rollout every step encodes the latest frames anew, and the propagator does not see positions. The
+rollout every step encodes the latest frames again, and the propagator does not see positions. The
 coordinates are scaled to the unit box of their sample, since λ and the random frequencies are meant
 for a domain of that size. The encoding does not close over periodic seams.
 """

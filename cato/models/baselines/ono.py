@@ -10,7 +10,7 @@ features φ; whitened, these are the eigenfunctions ψ of the kernel that acts o
 
 The inner product ⟨·,·⟩ is the mean over the points of a sample. In training C is the mean over the
 batch. A running mean of it (momentum 0.9; the plain mean of the first ten batches) is used in
-evaluation, where the samples must not know of each other and ψ is orthonormal in the mean over
+evaluation, where samples must not influence each other and ψ is orthonormal in the mean over
 the training data. Each process of a distributed training whitens by its own part of the batch.
 
 Deviations: ⟨ψ, f⟩ is a mean where the published code has a sum, so that the size of the update does
@@ -103,7 +103,7 @@ class Whitening(nn.Module):
 
     @torch.no_grad()
     def freeze(self) -> None:
-        """Keep L⁻¹ of the running covariance: what is exported knows no Cholesky factors."""
+        """Keep L⁻¹ of the running covariance, since exported files cannot factorise it."""
         factor = cholesky_factor(self.covariance.double(), torch.finfo(torch.float32).eps)
         identity = torch.eye(factor.shape[0], dtype=factor.dtype, device=factor.device)
         self.inverse = torch.linalg.solve_triangular(factor, identity, upper=False)

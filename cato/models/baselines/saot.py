@@ -17,7 +17,7 @@ it cannot skip padding.
 Deviations: an odd axis is padded for the Haar transform only, by repeating its last node, where the
 published code pads the input of the network by zeros; the biases of Ψ, the same at all frequencies
 and so a spike at the first node, start at zero; layers before a batch norm have no bias, as it
-would never be felt. As published, the Fourier branch takes every axis for a periodic one.
+would have no effect. As published, the Fourier branch treats every axis as periodic.
 """
 
 from dataclasses import dataclass
@@ -144,13 +144,9 @@ class Filter(nn.Module):
 
 
 class WaveletBranch(nn.Module):
-    """W = W_o [h, Haar⁻¹(attention(LN(s)))], attention among Haar coefficients.
+    """W = W_o [h, Haar⁻¹(attention(LN(s)))], attention among the coefficients of n axes.
 
-    Args:
-        width: Channels C.
-        heads: Attention heads.
-        num_axes: Axes n of the Haar transform.
-        periodic: Which of them are periodic, for the stencil; None for no stencil.
+    The stencil wraps along periodic axes; `periodic` None leaves it out.
     """
 
     def __init__(self, width: int, heads: int, num_axes: int, periodic: Periodic | None) -> None:

@@ -139,12 +139,7 @@ def mean_over_points(x: Points, mask: Mask) -> Float[Tensor, "B 1 C"]:
 
 
 class GeoFrame(nn.Module):
-    """Applies a network for a periodic latent grid to a point cloud.
-
-    Args:
-        width: Channels C of the hidden state.
-        config: Latent grid, modes and deformation.
-    """
+    """Applies a network for a periodic latent grid to a point cloud."""
 
     periodic = (True, True)
 
