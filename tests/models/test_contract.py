@@ -68,6 +68,26 @@ def data(problem, shape=None, batch=2, seed=1):
 
 
 @every_pair
+def test_what_other_rooms_ask_of_a_model(name, problem):
+    """Blocks to shard, the flux head and the chart are declared, and are those of the forward."""
+    model = make(name, problem)
+    coords, features, options = data(problem)
+    owned = {id(p) for p in model.parameters()}
+    assert all(id(p) in owned for block in model.blocks for p in block.parameters())
+    flux = model(coords, features, **options).flux
+    assert (flux is None) == (model.flux_head is None)
+    zeta = model.chart_coords(coords)
+    assert (zeta is None) == (model.chart_kind is None) == (not name.startswith("cato"))
+    assert zeta is None or zeta.shape == coords.shape
+
+
+def test_models_are_named():
+    entries = list(MODELS.values())
+    assert len({entry.title for entry in entries}) == len(entries)
+    assert all(entry.family and entry.reference for entry in entries)
+
+
+@every_pair
 def test_shapes_and_finite_gradients_everywhere(name, problem):
     model = make(name, problem).train()
     coords, features, options = data(problem)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from cato.errors import InputError
 from cato.models.baselines.geo_fno import GeoFNO, GeoFNOConfig
+from cato.models.contract import Nodes
 from cato.models.layers.embedding import unit_box
 from cato.models.layers.latent_grid import (
     GeoConfig,
@@ -61,14 +62,18 @@ def test_padding_and_order_of_the_points_do_not_matter():
     torch.manual_seed(0)
     frame = GeoFrame(4, GeoConfig(latent=(8, 8), modes=(3, 3), hidden=16, code=5)).double()
     h, coords = torch.randn(2, 4, 20).double(), torch.rand(2, 20, 2).double()
-    out = frame(h, torch.tanh, coords, (20,))
+
+    def cloud(coords, mask=None):
+        return Nodes(coords, coords[..., :0], None, (coords.shape[1],), mask)
+
+    out = frame(h, torch.tanh, cloud(coords))
     order = torch.randperm(20)
-    moved = frame(h[..., order], torch.tanh, coords[:, order], (20,))
+    moved = frame(h[..., order], torch.tanh, cloud(coords[:, order]))
     torch.testing.assert_close(moved, out[..., order])
     padded = torch.cat((coords, 50 + torch.rand(2, 6, 2)), 1)
     mask = torch.arange(26).expand(2, 26) < 20
     longer = torch.cat((h, torch.full((2, 4, 6), 1e3)), -1).double()
-    torch.testing.assert_close(frame(longer, torch.tanh, padded, (26,), mask)[..., :20], out)
+    torch.testing.assert_close(frame(longer, torch.tanh, cloud(padded, mask))[..., :20], out)
 
 
 def test_units_of_the_coordinates_do_not_matter():
