@@ -6,11 +6,11 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from cato.cli.output import show, show_rows
+from cato.cli.output import Command, show, show_rows
 
 
 @dataclass
-class Generate:
+class Generate(Command):
     """Generate the data of a benchmark. An interrupted call is resumed."""
 
     benchmark: Positional[str]
@@ -29,11 +29,8 @@ class Generate:
     """Worker processes; one per core by default. Samples do not depend on it."""
     out: Path = Path("data")
     """Folder of the file."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self) -> None:
-        """Generate and describe the files."""
         from cato.data.generate import generate_file
 
         rows = [
@@ -71,16 +68,13 @@ class Generate:
 
 
 @dataclass
-class Benchmarks:
+class Benchmarks(Command):
     """List the benchmarks, or describe one."""
 
     name: Positional[str] = ""
     """A benchmark's name."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self) -> None:
-        """List or describe."""
         from cato.benchmarks import BENCHMARKS, get_benchmark
 
         if self.name:
@@ -107,16 +101,13 @@ class Benchmarks:
 
 
 @dataclass
-class Models:
+class Models(Command):
     """List the models, or show one with its settings."""
 
     name: Positional[str] = ""
     """A model's name, for its settings."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self) -> None:
-        """List or show."""
         from cato.cli.catalogue import model_card, model_table
 
         if self.name:

@@ -7,28 +7,23 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from cato.cli.output import show
+from cato.cli.output import Command, RunCommand, show
 
 EXPORTED = (".onnx", ".pt2")
 """Suffixes of the files that `cato export` writes."""
 
 
 @dataclass
-class Export:
+class Export(RunCommand):
     """Export a model to a file that runs without cato."""
 
-    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder, or a pretrained model, see `cato pretrained`."""
     format: str = "onnx"
     """onnx or pt2."""
     out: Path | None = None
     """New file; model.onnx or model.pt2 in the run folder by default (runs/pretrained/NAME for a
     pretrained model)."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self) -> None:
-        """Trace, write, check."""
         from cato.export import export_run
         from cato.runs.folder import open_run
 
@@ -70,7 +65,7 @@ def _array(array: dict[str, Any]) -> str:
 
 
 @dataclass
-class Serve:
+class Serve(Command):
     """Serve models and the explorer over HTTP."""
 
     runs: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
@@ -81,11 +76,8 @@ class Serve:
     """Port; 0 picks a free one."""
     open: bool = False
     """Open the explorer in a browser."""
-    json: bool = False
-    """Print address and models as one JSON object."""
 
     def run(self) -> None:
-        """Serve until Ctrl-C."""
         from cato.serve.server import serve
 
         serve(self.runs, self.host, self.port, open_page=self.open, as_json=self.json)

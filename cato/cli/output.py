@@ -1,14 +1,33 @@
-"""Output of the commands: tables, or one JSON object for scripts."""
+"""What commands have in common: options, and output as tables or one JSON object."""
 
 import json
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+import tyro
 from rich.console import Console
 from rich.table import Table
+from tyro.conf import Positional
 
 from cato.progress import is_first_process
+
+
+@dataclass(kw_only=True)
+class Command:
+    """Options of every command."""
+
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass
+class RunCommand(Command):
+    """Argument of the commands on a run."""
+
+    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
+    """Run folder, or a pretrained model, see `cato pretrained`."""
 
 
 def show(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> None:

@@ -5,20 +5,17 @@ from typing import Any
 
 from tyro.conf import Positional
 
-from cato.cli.output import show, show_rows
+from cato.cli.output import Command, show, show_rows
 
 
 @dataclass
-class Pretrained:
+class Pretrained(Command):
     """List the models that come with cato, or show one."""
 
     name: Positional[str] = ""
     """A model's name, for its card."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self) -> None:
-        """List or show."""
         from cato.runs.folder import pretrained_names
 
         if self.name:

@@ -7,24 +7,19 @@ from typing import Annotated
 import tyro
 from tyro.conf import Positional
 
-from cato.cli.output import show
+from cato.cli.output import RunCommand, show
 
 
 @dataclass
-class Evaluate:
+class Evaluate(RunCommand):
     """Measure the error of a model on held-out samples."""
 
-    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder, or a pretrained model, see `cato pretrained`."""
     split: str = "test"
     """test or validation."""
     resolution: int | None = None
     """Nodes per side, to evaluate at another resolution than the training's."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self) -> None:
-        """Evaluate and write the figures into the run folder."""
         from cato.inference.evaluate import evaluate_run
         from cato.runs.folder import open_run
 
@@ -34,7 +29,7 @@ class Evaluate:
 
 
 @dataclass
-class Predict:
+class Predict(RunCommand):
     """Predict for the inputs of a file; the result has its format.
 
     IN has the documented layout, or the fields that the run was trained on: .npz, HDF5, .mat,
@@ -43,17 +38,12 @@ class Predict:
     p_predicted, p_band and p_error.
     """
 
-    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder, or a pretrained model, see `cato pretrained`."""
     input: Annotated[Positional[Path], tyro.conf.arg(metavar="IN")]
     """File or folder with the inputs."""
     output: Annotated[Positional[Path | None], tyro.conf.arg(metavar="OUT")] = None
     """New file or folder; IN-predicted by default."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self) -> None:
-        """Predict and write."""
         from cato.inference.predict import predict_file
         from cato.runs.folder import open_run
 
@@ -62,16 +52,10 @@ class Predict:
 
 
 @dataclass
-class Report:
+class Report(RunCommand):
     """Write a self-contained HTML report with curves and pictures."""
 
-    folder: Annotated[Positional[Path], tyro.conf.arg(metavar="RUN")]
-    """Run folder, or a pretrained model, see `cato pretrained`."""
-    json: bool = False
-    """Print one JSON object."""
-
     def run(self) -> None:
-        """Evaluate and render."""
         from cato.runs.folder import open_run
         from cato.viz.report import write_report
 

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from cato.cli.output import show
+from cato.cli.output import Command, show
 from cato.cli.parsing import changes_of
 from cato.errors import InputError
 from cato.progress import note
 
 
 @dataclass
-class Train:
+class Train(Command):
     """Train a model on a benchmark or on your own data.
 
     Every setting of the recipe is an option, for example `--model.width 64 --train.epochs 20`.
@@ -39,11 +39,8 @@ class Train:
     """New run folder; runs/BENCHMARK-SCALE-MODEL by default."""
     resume: Path | None = None
     """Resume the run in this folder instead of starting one."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self, overrides: list[str]) -> None:
-        """Train or resume, then print the result."""
         from cato.training.train import resume, train
 
         if self.resume is not None:
@@ -88,18 +85,15 @@ class Train:
 
 
 @dataclass
-class Demo:
+class Demo(Command):
     """Train, evaluate and report on Darcy flow in under five minutes."""
 
     out: Path = Path("runs/demo")
     """Run folder; an interrupted demo is resumed."""
     minutes: float = 2.0
     """Training time in minutes."""
-    json: bool = False
-    """Print one JSON object."""
 
     def run(self) -> None:
-        """Run all steps."""
         import torch
 
         from cato.runs.settings import build_settings
