@@ -1,4 +1,4 @@
-"""`python -m reproduce STUDY …`."""
+"""`python -m reproduce`."""
 
 from reproduce.cli import main
 

@@ -1,69 +1,130 @@
-"""What all studies that train have in common: recipes with a few settings changed, in a queue."""
+"""An experiment: its definition in experiments.toml, and the trainings that it asks for."""
 
 import math
+import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from cato.benchmarks import get_benchmark
+from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.data.generate import covering, generate_file
 from cato.errors import InputError
-from cato.models.registry import default_model
+from cato.models.registry import default_model, grid_models, model_entry
 from cato.runs.folder import Run
 from cato.runs.load import data_spec
-from cato.runs.provenance import environment
-from cato.runs.settings import Changes, RunConfig, build_settings
+from cato.runs.settings import Changes, RunConfig, build_settings, recipe
 from reproduce.jobs import run_jobs
 from reproduce.step_timing import in_equal_time
 
+FILE = Path(__file__).with_name("experiments.toml")
+RESULTS = Path("docs/studies")
+"""Results of the experiments as they are defined."""
+TRIALS = Path("results")
+"""Results of experiments with overridden entries."""
+OURS = ("cato", "cato_pc")
+"""The paper's models."""
+TRAINING = ("benchmarks", "scale", "seeds", "share", "minutes", "data", "runs", "workers")
+OPTIONS = {
+    "compare": ("models", "rivals", *TRAINING),
+    "ablation": ("questions", "change_seeds", *TRAINING),
+    "lr-sweep": ("models", *TRAINING),
+    "scaling": TRAINING,
+    "chart": TRAINING,
+    "gallery": ("models", *TRAINING),
+    "efficiency": ("models", "benchmarks", "scale", "growth_scale", "sizes", "repeats", "runs"),
+    "theory": (),
+}
+"""The entries of an experiment that each kind reads."""
+
 
 @dataclass(frozen=True)
-class Setup:
-    """How and where a study trains.
+class Experiment:
+    """What is run, and where the runs and results go; see experiments.toml for the entries.
 
     Attributes:
-        scale: Of data and recipes.
-        seeds: Of the trainings; the data are the same for all.
-        share: Of the recipe's steps that every training gets.
-        minutes: Training time of each on one thread instead, the same for all.
+        change_seeds: Number of seeds of the changed recipes of an ablation, the first ones; the
+            recipe itself gets all. All unless given.
+        rivals: Number of models besides CATO that get all the seeds, the best on validation with
+            the first seed; all unless given.
+        growth_scale: Scale of the recipes with which the cost grows with the mesh.
+        sizes: Nodes per side of the square meshes on which the cost is measured.
+        repeats: Measurements of which the median is taken.
         data: Folder of the data files.
-        runs: Folder of the run folders.
+        runs: Folder of the run folders and measurements; a killed experiment resumes there.
         out: Folder of the results.
         workers: Trainings at a time, one thread each; one per core by default.
     """
 
+    name: str
+    kind: str
+    title: str = ""
+    question: str = ""
+    cost: str = ""
+    models: tuple[str, ...] = ()
+    benchmarks: tuple[str, ...] = ()
+    questions: tuple[str, ...] = ()
     scale: str = "small"
     seeds: tuple[int, ...] = (0,)
     share: float = 1.0
     minutes: float | None = None
+    rivals: int | None = None
+    change_seeds: int | None = None
+    growth_scale: str = "small"
+    sizes: tuple[int, ...] = ()
+    repeats: int = 3
     data: Path = Path("data")
     runs: Path = Path("runs/studies")
-    out: Path = Path("results")
+    out: Path = TRIALS
     workers: int | None = None
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
             given = ", ".join(map(str, self.seeds)) or "none"
-            raise InputError(f"name at least one seed, each once; got {given}")
+            raise InputError(f"give at least one seed, each once; got {given}")
         if not 0 < self.share <= 1:
             raise InputError(f"the share must be above 0 and at most 1; got {self.share:g}")
         if self.minutes is not None and self.minutes <= 0:
             raise InputError(f"the minutes must be above 0; got {self.minutes:g}")
         if self.minutes is not None and self.share != 1:
-            raise InputError("give every training so many minutes or a share, not both")
+            raise InputError("give minutes or a share of the steps, not both")
+        for name in self.benchmarks:
+            get_benchmark(name)  # raises for unknown names
+        for name in self.models:
+            model_entry(name)
+
+    @property
+    def results(self) -> Path:
+        """The results file."""
+        return self.out / f"{self.kind}.json"
+
+    @property
+    def page(self) -> Path:
+        """The page written from the results file."""
+        return self.out / f"{self.kind}.md"
+
+    @property
+    def all_benchmarks(self) -> tuple[str, ...]:
+        """The benchmarks, all if none are named."""
+        return self.benchmarks or tuple(BENCHMARKS)
+
+    @property
+    def all_models(self) -> tuple[str, ...]:
+        """The models, all that work on meshes if none are named."""
+        return self.models or tuple(grid_models())
 
     @property
     def budget(self) -> str:
-        """What every training gets, for names of run folders."""
+        """Training budget in names of run folders."""
         if self.minutes is not None:
             return f"{self.minutes:g}min"
         return "recipe" if self.share == 1 else f"share{self.share:g}"
 
     def job(self, benchmark: str, what: str, seed: int) -> str:
-        """The name of a run folder; `what` is the model, if all else is the recipe's."""
+        """Name of a run folder; `what` is the model if all else is the recipe's."""
         return f"{benchmark}-{self.scale}-{what}-{self.budget}-seed{seed}"
 
     def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
@@ -79,36 +140,85 @@ class Setup:
         per_epoch = math.ceil(data_spec(config).counts["train"] / config.train.batch_size)
         return max(1, round(self.share * config.train.epochs * per_epoch))
 
-    def own_model(self, benchmark: str) -> str:
-        """CATO, or CATO-PC where the benchmark is a cloud."""
+    def our_model(self, benchmark: str) -> str:
+        """CATO, or CATO-PC if the benchmark is a point cloud."""
         return default_model(get_benchmark(benchmark).problem(self.scale))
 
-    def _provide_data(self, jobs: Iterable[RunConfig]) -> None:
-        """Generate the data of jobs that are missing; whole scales first, they serve for parts."""
+    def one_change(self, benchmark: str, changes: Changes, seed: int) -> tuple[str, RunConfig]:
+        """Name and settings of a training of CATO with some settings changed.
+
+        The name follows from the changes, so that equal answers to two questions share a training,
+        and the unchanged recipe shares it with the comparison.
+        """
+        model = self.our_model(benchmark)
+        train = {"seed": seed}
+        if "data" in changes:  # fewer samples, the same number of steps
+            train["steps"] = self.num_steps(recipe(benchmark, self.scale, model))
+        config = self.config(benchmark, model, changes, {"train": train})
+        settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
+        return self.job(benchmark, "_".join(settings).replace(" ", "") or model, seed), config
+
+    def train(self, jobs: Mapping[str, RunConfig]) -> dict[str, Run]:
+        """The finished run of every job; trains and evaluates those that are missing."""
+        self._generate_data(jobs.values())
+        if self.minutes is not None:
+            if torch.cuda.is_available():
+                raise InputError(
+                    "equal time is measured on one CPU thread; hide the GPUs with "
+                    "CUDA_VISIBLE_DEVICES= or leave --minutes out"
+                )
+            jobs = in_equal_time(jobs, self.minutes, self.runs, self.workers)
+        return run_jobs(jobs, self.runs, self.workers, self.name)
+
+    def _generate_data(self, jobs: Iterable[RunConfig]) -> None:
+        """Generate missing data; whole scales first, because smaller sets are parts of them."""
         specs = {data_spec(config) for config in jobs}
         for spec in sorted(specs, key=lambda spec: (spec.count is not None, spec.file_name)):
             generate_file(covering(spec, self.data), self.data, self.workers)
 
-    def train(self, jobs: Mapping[str, RunConfig], label: str) -> dict[str, Run]:
-        """The finished run of every job; trains and evaluates what is missing."""
-        self._provide_data(jobs.values())
-        if self.minutes is not None:
-            if torch.cuda.is_available():
-                raise InputError(
-                    "equal time is that of one CPU thread; hide the GPUs with "
-                    "CUDA_VISIBLE_DEVICES= or leave --minutes out"
-                )
-            jobs = in_equal_time(jobs, self.minutes, self.runs, self.workers)
-        return run_jobs(jobs, self.runs, self.workers, label)
-
     def record(self, finished: Mapping[str, Run]) -> dict[str, Any]:
-        """For the results file: how the trainings were done, on what, and what each took."""
-        settings = {
-            "scale": self.scale,
-            "seeds": list(self.seeds),
-            "share": self.share,
-            "minutes": self.minutes,
-            "threads": 1,
-        }
+        """Settings and training minutes for the results file."""
+        names = ("scale", "share", "minutes")
+        settings = {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
         minutes = {name: run.log()[-1]["seconds"] / 60 for name, run in finished.items()}
-        return {"settings": settings, "environment": environment(), "minutes": minutes}
+        return {"settings": settings | {"threads": 1}, "minutes": minutes}
+
+
+@cache
+def definitions() -> dict[str, Any]:
+    """All of experiments.toml; "null" becomes None."""
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {name: convert(item) for name, item in value.items()}
+        return None if value == "null" else value
+
+    return dict(convert(tomllib.loads(FILE.read_text())))
+
+
+def load(name: str, **overrides: Any) -> Experiment:
+    """An experiment of experiments.toml, with some entries replaced; None keeps an entry."""
+    table = definitions()["experiments"]
+    if name not in table:
+        raise InputError(f"no experiment {name!r}; choose one of {', '.join(table)}")
+    given = {key: value for key, value in overrides.items() if value is not None}
+    entries: dict[str, Any] = {"runs": f"runs/studies/{name}"} | table[name]
+    places = ("out", "data", "runs", "workers")
+    if unused := [key for key in given if key not in (*OPTIONS[entries["kind"]], *places)]:
+        raise InputError(f"{name} has no --{unused[0].replace('_', '-')}; leave it out")
+    if {"share", "minutes"} & set(given):
+        entries = {key: v for key, v in entries.items() if key not in ("share", "minutes")}
+    is_trial = any(key not in places for key in given)
+    entries["out"] = (TRIALS if is_trial else RESULTS) / name
+    types = {field.name: field.type for field in fields(Experiment)}
+    merged: dict[str, Any] = entries | given
+    for key, value in merged.items():
+        if isinstance(value, list):
+            value = tuple(value)
+        entries[key] = Path(value) if types[key] is Path else value
+    return Experiment(name=name, **entries)
+
+
+def all_experiments() -> list[Experiment]:
+    """All experiments of experiments.toml."""
+    return [load(name) for name in definitions()["experiments"]]

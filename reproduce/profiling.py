@@ -1,21 +1,13 @@
-"""What one model costs: parameters, operations, time and memory.
+"""The cost of one model: parameters, operations, time and memory.
 
 One thread, float32. Times on shared machines are noisy: each is taken between two matmuls, and the
-figure is the median of their ratios, so that a machine that slows down half-way does no harm.
-
-    python -m reproduce.profiling        one measurement, as a study starts it
-
-reads its settings as one line of JSON and prints its figures. Every measurement has a process of
-its own, for its memory, and ends when that pipe closes.
+result is the median of their ratios, so a machine that slows down midway does no harm. Every
+measurement runs in a process of its own, for its peak memory.
 """
 
 import hashlib
 import json
-import os
 import resource
-import subprocess
-import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -29,17 +21,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cato.benchmarks import get_benchmark
-from cato.errors import Interrupted
+from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.models.contract import Operator
 from cato.models.registry import build_model
 from cato.physics import PhysicalLoss, inverse_metric
 from cato.problem import Problem
+from cato.processes import run_alone
+from cato.runs.provenance import provenance
 from cato.runs.settings import RunConfig, recipe
-from cato.subprocesses import start_module
 from cato.training.optim import build_optimizers
+from reproduce.attention_variants import VARIANTS
 from reproduce.flops import count_flops
-from reproduce.references import REFERENCES
 
 BATCH, REPEATS, MATMUL = 4, 3, 2048
 """Samples of a training step, the same for all models; measurements of which the median is taken;
@@ -48,6 +41,8 @@ LONGEST_FORWARD, LARGEST_FORWARD = 20.0, 6.0
 """Seconds and GiB from which on a forward is counted but not run."""
 PATIENCE = 5.0
 """A forward of more seconds than this is timed once."""
+NO_DATA = "none: random inputs"
+"""Key of the data of a measurement without a dataset."""
 GROWTH = "darcy"
 """The benchmark whose meshes grow."""
 
@@ -72,7 +67,7 @@ def measured(kind: str, folder: Path, settings: Mapping[str, Any]) -> dict[str, 
 
 
 def kept_at(kind: str, folder: Path, settings: Mapping[str, Any]) -> Path:
-    """The file of a measurement; a recipe that is changed has another."""
+    """The file of a measurement; another recipe means another file."""
     words = ["_".join(map(str, v)) if isinstance(v, tuple) else str(v) for v in settings.values()]
     where = settings.get("benchmark", GROWTH), settings["scale"]
     config = recipe_of(*where, settings["model"]).to_dict()
@@ -86,39 +81,19 @@ def digest(values: Any) -> str:
 
 
 def _measure_apart(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    process = start_module("reproduce.profiling", stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
-    assert process.stdin is not None
-    assert process.stdout is not None
     try:
-        process.stdin.write(json.dumps({"kind": kind, **settings}).encode() + b"\n")
-        printed = process.stdout.read()
-    except KeyboardInterrupt:
-        raise Interrupted("stopped; the same command goes on where it was") from None
-    finally:
-        process.stdin.close()
-        process.wait()
-    if process.returncode:
-        return {"failed": f"its process ended with code {process.returncode}"}
-    figures: dict[str, Any] = json.loads(printed.splitlines()[-1])
-    return figures
+        return run_alone(measure, kind, dict(settings))
+    except (InputError, RuntimeError) as error:
+        return {"failed": str(error).strip().splitlines()[-1]}
 
 
-def main() -> None:
-    """One measurement."""
+def measure(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """One measurement in this process, with its provenance."""
     torch.set_num_threads(1)
-    settings = json.loads(sys.stdin.readline())
-    threading.Thread(target=_end_with_study, daemon=True).start()
-    try:
-        figures = KINDS[settings.pop("kind")](**settings)
-    except Exception as error:  # whatever it is, the study goes on and tells it
-        figures = {"failed": f"{type(error).__name__}: {error}".splitlines()[0]}
-    print(json.dumps(figures), flush=True)
-
-
-def _end_with_study() -> None:
-    """Wait for the pipe to close, then end at once."""
-    sys.stdin.read()
-    os._exit(1)
+    figures = KINDS[kind](**settings)
+    recipe = recipe_of(settings.get("benchmark", GROWTH), settings["scale"], settings["model"])
+    resolved = settings | {"recipe": recipe.to_dict()}
+    return figures | {"provenance": {**provenance(), "settings": resolved, "data": NO_DATA}}
 
 
 def step_cost(benchmark: str, scale: str, model: str, repeats: int = REPEATS) -> dict[str, Any]:
@@ -172,8 +147,8 @@ def operations(benchmark: str, scale: str, model: str) -> dict[str, Any]:
 def growth(model: str, scale: str, sizes: Sequence[int], repeats: int = REPEATS) -> dict[str, Any]:
     """Forward of one sample on square Darcy meshes of growing size, in ascending order.
 
-    Operations are counted at all sizes; time and memory are measured as long as the size before
-    lets expect that they stay below `LONGEST_FORWARD` and `LARGEST_FORWARD`.
+    Operations are counted at all sizes; time and memory are measured while extrapolation from the
+    previous size stays below `LONGEST_FORWARD` and `LARGEST_FORWARD`.
     """
     rows: list[dict[str, Any]] = []
     base = None
@@ -206,17 +181,17 @@ def _is_affordable(row: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
 
 
 def subject(model: str, scale: str, problem: Problem, benchmark: str = GROWTH) -> nn.Module:
-    """A model of the library by its recipe, or one of the references by that of CATO."""
+    """A model of the library by its recipe, or a variant of CATO by that of CATO."""
     config = recipe_of(benchmark, scale, model).model
-    if model in REFERENCES:
-        _, build = REFERENCES[model]
+    if model in VARIANTS:
+        _, build = VARIANTS[model]
         return build(config, problem)
     return build_model(model, config, problem)
 
 
 def recipe_of(benchmark: str, scale: str, model: str) -> RunConfig:
-    """Of a model of the library; the references have that of CATO."""
-    return recipe(benchmark, scale, "cato" if model in REFERENCES else model)
+    """Recipe of a model of the library; variants of CATO have that of CATO."""
+    return recipe(benchmark, scale, "cato" if model in VARIANTS else model)
 
 
 def count_forward(operator: nn.Module, problem: Problem) -> int:
@@ -284,6 +259,3 @@ KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "growth": growth,
 }
 """The measurements by name."""
-
-if __name__ == "__main__":
-    main()

@@ -1,19 +1,11 @@
-"""The same time for every training: how many steps each model can do in it.
+"""Equal time: how many steps of each model fit into the same training time.
 
-A step is timed in processor seconds of one thread, so that waiting for a core does not count. What
-runs on the other cores still slows it, so it is measured against matmuls of the same moment, and
-these against the matmul of when the study began. The number of steps follows from it before any
-training begins: a study that is killed, resumed or run on a busy machine gives every model what it
-is due.
-
-    python -m reproduce.step_timing        one measurement, as a study starts it
-
-reads the settings as one line of JSON and prints what a step takes, in matmuls.
+A step is timed in processor seconds of one thread, so that waiting for a core does not count. Load
+on the other cores still slows it, so it is measured in matmuls timed next to it, and these in
+seconds of the matmul at the start of the experiment. The number of steps is fixed before any
+training begins, so an experiment that is killed, resumed or run on a busy machine stays fair.
 """
 
-import json
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
@@ -22,20 +14,21 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from cato.errors import InputError
 from cato.files import read_json, write_json
-from cato.processes import num_cores
+from cato.processes import num_cores, run_alone
 from cato.progress import progress_bar
 from cato.runs.folder import create_run
 from cato.runs.load import load_splits
 from cato.runs.settings import RunConfig, run_config
-from cato.subprocesses import start_module
-from cato.training.devices import make_fabric
-from cato.training.loop import Training, new_model
 from reproduce.profiling import digest, in_matmuls, seconds_of
+
+if TYPE_CHECKING:
+    from cato.training.loop import Training
 
 SPEEDS = "speeds.json"
 """In the folder of the runs: seconds of a step by `speed_key`, and of `UNIT`."""
@@ -97,15 +90,20 @@ def speed_key(config: RunConfig) -> str:
 
 
 def _measure_apart(config: RunConfig | None) -> float:
-    """A step in matmuls, or seconds of a matmul, in a process of its own with one thread."""
-    process = start_module("reproduce.step_timing", stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    settings = json.dumps(config and config.to_dict())
-    printed, complaint = process.communicate(settings.encode() + b"\n")
-    if process.returncode:
-        last = complaint.decode(errors="replace").strip().splitlines()[-1:]
+    """Matmuls per step, or seconds per matmul, in a process of its own with one thread."""
+    try:
+        return run_alone(measure, config and config.to_dict())
+    except (InputError, RuntimeError) as error:
         what = UNIT if config is None else speed_key(config)
-        raise InputError(f"{what} cannot be timed: {' '.join(last)}")
-    return float(printed)
+        raise InputError(f"{what} cannot be timed: {str(error).splitlines()[-1]}") from error
+
+
+def measure(settings: dict[str, Any] | None) -> float:
+    """Matmuls per step of a training with these settings; without settings seconds per matmul."""
+    torch.set_num_threads(1)
+    if settings is None:
+        return seconds_per_matmul()
+    return matmuls_per_step(run_config(settings, "study"))
 
 
 def seconds_per_step(config: RunConfig) -> float:
@@ -129,8 +127,11 @@ def matmuls_per_step(config: RunConfig) -> float:
 
 
 @contextmanager
-def _training(config: RunConfig) -> Iterator[Training]:
+def _training(config: RunConfig) -> "Iterator[Training]":
     """A training of these settings that leaves nothing behind."""
+    from cato.training.devices import make_fabric  # imports Lightning, which takes seconds
+    from cato.training.loop import Training, new_model
+
     splits = load_splits(config)
     with tempfile.TemporaryDirectory() as folder:
         run = create_run(Path(folder) / "run", config, splits.problem)
@@ -142,17 +143,3 @@ def seconds_per_matmul() -> float:
     """Processor time, the median of some."""
     matrix = torch.randn(MATMUL, MATMUL)
     return median(seconds_of(lambda: matrix @ matrix, time.process_time) for _ in range(50))
-
-
-def main() -> None:
-    """One measurement."""
-    torch.set_num_threads(1)
-    settings = json.loads(sys.stdin.readline())
-    if settings is None:
-        print(seconds_per_matmul())
-    else:
-        print(matmuls_per_step(run_config(settings, "study")))
-
-
-if __name__ == "__main__":
-    main()

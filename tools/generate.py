@@ -7,11 +7,12 @@ python -m tools.generate --check   # make check-generated: names the files that 
 import argparse
 import sys
 
+from reproduce import pages as studies
 from tools import cards, exports, pretrained, readme, speed_page, survey
 from tools.pages import Pages, outdated, write_pages
 from tools.results import ROOT
 
-MODULES = (cards, exports, pretrained, readme, speed_page, survey)
+MODULES = (cards, exports, pretrained, readme, speed_page, studies, survey)
 
 
 def pages() -> Pages:

@@ -25,7 +25,7 @@ from cato.runs.checkpoint import load_checkpoint, save_checkpoint
 from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
 from cato.runs.settings import DataConfig, command_of, recipe
 from cato.training.train import resume, train
-from reproduce.compare import draw_median
+from reproduce.studies.compare import draw_median
 from tools.pages import Pages, render, table, write_pages
 from tools.results import ROOT
 

@@ -6,7 +6,8 @@ from typing import Any
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import read_json
 from cato.models.registry import model_entry
-from reproduce.compare import OURS, mean_ranks
+from reproduce.experiment import OURS
+from reproduce.studies.compare import mean_ranks
 from tools.pages import Pages, table, with_block
 from tools.results import ROOT
 

@@ -1,14 +1,13 @@
-"""What the paper claims, beside what our results files say of it.
+"""The paper's claims, each with our measurement.
 
-Every claim is one line: the paper's number, ours, the setting, and a verdict that code chooses from
-the number. A study that has not been run leaves its claims "not run".
+Every claim has the paper's number, ours, the setting, and a verdict that code chooses from the
+numbers. An experiment without results leaves its claims "not run".
 """
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cato.errors import InputError
-from reproduce.claims.accuracy import PAPER, accuracy, gallery_claims, table_1_claims
+from reproduce.claims.accuracy import accuracy, gallery_claims, paper_numbers, table_1_claims
 from reproduce.claims.cost import (
     PAPER_SPEED_UP,
     efficiency_claims,
@@ -17,45 +16,36 @@ from reproduce.claims.cost import (
 )
 from reproduce.claims.parts import ablation_claims, chart_claims
 from reproduce.claims.theory import theory_claims
+from reproduce.results import Row
 from reproduce.verdicts import NEEDS_GPU, NOT_RUN, Claim
 
-FULL_SIZE = "`python -m reproduce compare --scale paper`"
+FULL_SIZE = "`python -m reproduce epochs --scale paper --share 1`"
+SOURCES: dict[str, Callable[[Any], list[Claim]]] = {
+    "epochs": accuracy,
+    "time": accuracy,
+    "gallery": gallery_claims,
+    "ablation": ablation_claims,
+    "scaling": scaling_claims,
+    "efficiency": efficiency_claims,
+    "chart": chart_claims,
+    "theory": theory_claims,
+}
+"""The claims that follow from the results of each experiment."""
 
 
-def claims(results: Mapping[str, Any]) -> list[Claim]:
-    """All claims.
-
-    Args:
-        results: Contents of the results files by study: epochs, time, gallery, ablation, scaling,
-            efficiency, chart, theory. Those that are missing have not been run.
-    """
-    sources: dict[str, Callable[[Any], list[Claim]]] = {
-        "epochs": accuracy,
-        "time": accuracy,
-        "gallery": gallery_claims,
-        "ablation": ablation_claims,
-        "scaling": scaling_claims,
-        "efficiency": efficiency_claims,
-        "chart": chart_claims,
-        "theory": theory_claims,
-    }
+def claims(results: Mapping[str, Row]) -> list[Claim]:
+    """All claims, from the contents of the results files by experiment."""
     found = []
-    for study, source in sources.items():
-        if study not in results:
-            found.append(Claim(f"what `{study}` studies", "", "", "", NOT_RUN))
-            continue
-        try:
-            found += source(results[study])
-        except KeyError as error:
-            raise InputError(
-                f"the results of {study} lack {error}: another version of cato wrote them; run "
-                "the study again, which trains nothing that is there"
-            ) from error
+    for name, source in SOURCES.items():
+        if name in results:
+            found += source(results[name])
+        else:
+            found.append(Claim(f"all claims of `{name}`", "", "", "", NOT_RUN))
     return [*found, *_at_full_size(results)]
 
 
-def _at_full_size(results: Mapping[str, Any]) -> list[Claim]:
-    """The paper's own numbers, which trainings of its size show, and times those on a GPU."""
+def _at_full_size(results: Mapping[str, Row]) -> list[Claim]:
+    """The paper's numbers themselves, which need trainings of its size, and times on a GPU."""
     found, full = results.get("epochs"), {"scale": "paper", "share": 1, "minutes": None}
     if found and full.items() <= found["settings"].items():
         return [*table_1_claims(found), *(gpu_claims(found) or [_gpu_speed()])]
@@ -63,7 +53,7 @@ def _at_full_size(results: Mapping[str, Any]) -> list[Claim]:
 
 
 def _table_1() -> Claim:
-    errors = [published.error for published in PAPER.values()]
+    errors = [number.error for number in paper_numbers().values()]
     return Claim(
         "the errors of Table 1 themselves",
         f"CATO {min(errors):.2%} to {max(errors):.2%}",
@@ -78,6 +68,6 @@ def _gpu_speed() -> Claim:
         "time per epoch and training time on a GPU",
         f"up to {PAPER_SPEED_UP} times faster, on an A100",
         "",
-        f"`paper` scale: {FULL_SIZE}; on a CPU see above",
+        f"`paper` scale: {FULL_SIZE}; for CPUs see the claims on training speed",
         NEEDS_GPU,
     )

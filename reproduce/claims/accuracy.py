@@ -4,103 +4,107 @@ import math
 from collections import Counter
 from collections.abc import Mapping
 from statistics import mean
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.benchmarks.contract import PaperNumbers
 from cato.models.registry import model_entry
-from reproduce.compare import OURS, mean_ranks
-from reproduce.outcomes import percent, setting_of
+from reproduce.experiment import OURS
+from reproduce.results import Row, percent, setting_of
+from reproduce.studies.compare import family, mean_ranks
 from reproduce.verdicts import (
-    LEVEL,
     NOT_RUN,
     NOT_SHOWN,
-    ONCE,
+    ONE_SEED,
     SHOWN,
     TOO_SHORT,
     Claim,
-    Stated,
-    at_least,
-    decide,
+    check_gain,
+    check_lowest_rank,
+    check_observed,
+    combine,
+    compare_to_rivals,
     has_learnt,
-    holds,
-    of_parts,
-    seen,
+    is_positive,
 )
 
-PAPER = {name: b.paper for name, b in BENCHMARKS.items() if b.paper is not None}
-"""Table 1 of the paper: CATO's error and that of its strongest rival."""
 PAPER_ROUNDING = 0.00005
-"""Half of the last digit in that table."""
+"""Half of the last digit in Table 1."""
 PAPER_REDUCTION = 0.2676
-"""Of the error, over the strongest rivals, in the mean."""
-PRONOUNCED = tuple(name for name, paper in PAPER.items() if paper.is_highlighted)
-"""Where the paper's gains are largest."""
-
-Row = dict[str, Any]
+"""Mean reduction of the error relative to the strongest rivals."""
 
 
 class Reduction(NamedTuple):
-    """Of the error below that of the best rival, on one benchmark."""
+    """Reduction of the error relative to the best rival on one benchmark, and the verdict."""
 
     share: float
     verdict: str
 
 
+def paper_numbers() -> dict[str, PaperNumbers]:
+    """The paper's numbers by benchmark."""
+    return {name: b.paper for name, b in BENCHMARKS.items() if b.paper is not None}
+
+
 def accuracy(results: Row) -> list[Claim]:
     """CATO has the lowest error on every benchmark, by 27 % in the mean."""
-    setting, protocol = setting_of(results), _protocol(results)
+    setting, protocol = setting_of(results), protocol_of(results)
     found: list[Claim] = []
     reductions: dict[str, Reduction] = {}
-    for benchmark in PAPER:
+    for benchmark, number in paper_numbers().items():
         rows = [row for row in results["rows"] if row["benchmark"] == benchmark]
         ours = next((row for row in rows if row["model"] in OURS), None)
         rivals = sorted(
             (row for row in rows if row["model"] not in OURS), key=lambda row: row["relative_l2"]
         )
-        published = PAPER[benchmark]
         text = f"lowest error on {get_benchmark(benchmark).title}, {protocol}"
-        rival = f"{model_entry(published.rival).title} {published.rival_error:.2%}"
-        paper = f"{published.error:.2%}; {rival}"
+        rival = f"{model_entry(number.rival).title} {number.rival_error:.2%}"
+        paper = f"{number.error:.2%}; {rival}"
         if ours is None or not rivals:
             found.append(Claim(text, paper, "", setting, NOT_RUN))
             continue
-        best, verdict = rivals[0], decide(ours, rivals)
+        best, verdict = rivals[0], compare_to_rivals(ours, rivals)
         reductions[benchmark] = Reduction(1 - ours["relative_l2"] / best["relative_l2"], verdict)
         rank = 1 + sum(row["relative_l2"] < ours["relative_l2"] for row in rivals)
         num_learnt = sum(map(has_learnt, rivals))
-        words = (
-            f"{_error(ours)}; best rival {_error(best)}; rank {rank} of {len(rows)}; "
-            f"{num_learnt} of {len(rivals)} rivals clearly beat the training mean, "
-            f"{ours['mean_predictor']:.1%}"
+        details = (
+            f"rank {rank} of {len(rows)}; {num_learnt} of {len(rivals)} rivals clearly beat the "
+            f"training mean, {ours['mean_predictor']:.1%}"
         )
-        found.append(Claim(text, paper, words, setting, verdict))
+        words = f"{_error(ours)}; best rival {_error(best)}"
+        found.append(Claim(text, paper, words, setting, verdict, details))
     if reductions:
-        found += _overall(results["rows"], reductions, setting, protocol)
+        rows = results["rows"]
+        found += [
+            _mean_reduction(reductions, protocol, setting),
+            _pronounced(reductions, protocol, setting),
+            _balance(rows, protocol, setting),
+            *(_against(rival, rows, protocol, setting) for rival in ("saot", "transolver")),
+        ]
     return found
 
 
 def table_1_claims(results: Row) -> list[Claim]:
-    """The errors of the paper's CATO, of trainings as long as the paper's."""
-    num_seeds = len(results["settings"]["seeds"])
+    """The errors of the paper's CATO, from trainings as long as the paper's."""
+    num_seeds, published = len(results["settings"]["seeds"]), paper_numbers()
     return [
         Claim(
             f"{get_benchmark(row['benchmark']).title}: the error of Table 1",
-            f"{published.error:.2%}",
+            f"{error:.2%}",
             _error(row),
             setting_of(results),
-            seen(
-                row["relative_l2"] - (row["spread"] or 0) < published.error + PAPER_ROUNDING,
-                num_seeds,
+            check_observed(
+                row["relative_l2"] - (row["spread"] or 0) < error + PAPER_ROUNDING, num_seeds
             ),
         )
         for row in results["rows"]
-        if row["model"] in OURS
-        for published in [PAPER[row["benchmark"]]]
+        if row["model"] in OURS and row["benchmark"] in published
+        for error in [published[row["benchmark"]].error]
     ]
 
 
 def gallery_claims(results: Row) -> list[Claim]:
-    """CATO's pictures are closer to the truth than those of SAOT and Transolver."""
+    """CATO's predictions are closer to the truth than those of SAOT and Transolver."""
     shares, verdicts = [], []
     for row in results["rows"]:
         learnt = {
@@ -111,115 +115,104 @@ def gallery_claims(results: Row) -> list[Claim]:
             if rival != row["chosen_by"]:
                 shares.append(share)
                 both = learnt[rival] and learnt[row["chosen_by"]]
-                verdicts.append(seen(share > 0.5, num_seeds=1) if both else TOO_SHORT)
-    if not shares:  # CATO's pictures alone
+                verdicts.append(check_observed(share > 0.5, num_seeds=1) if both else TOO_SHORT)
+    if not shares:  # CATO alone
         return []
     return [
         Claim(
-            "pictures closer to the truth than those of Transolver and SAOT",
-            "closer, with lighter error maps; no number",
-            f"lower error on {min(shares):.0%} to {max(shares):.0%} of the test samples of "
-            f"{len(results['rows'])} benchmarks; {verdicts.count(TOO_SHORT)} of {len(verdicts)} "
-            "pairs too early to tell",
+            "predictions closer to the truth than those of Transolver and SAOT",
+            "lighter error maps; not quantified",
+            f"lower error on {min(shares):.0%} to {max(shares):.0%} of the test samples",
             f"`{results['rows'][0]['scale']}`, the runs of the pictures, one seed",
-            of_parts(verdicts),
+            combine(verdicts),
+            f"{len(results['rows'])} benchmarks; {verdicts.count(TOO_SHORT)} of {len(verdicts)} "
+            "pairs trained too short to tell",
         )
     ]
 
 
-def _protocol(results: Row) -> str:
+def protocol_of(results: Row) -> str:
+    """The budget that all models of a comparison share."""
     return "equal epochs" if results["settings"]["minutes"] is None else "equal time"
 
 
-def _overall(
-    rows: list[Row], reductions: Mapping[str, Reduction], setting: str, protocol: str
-) -> list[Claim]:
-    """What the paper says of all benchmarks together."""
-    stated = [
-        _mean_reduction(reductions),
-        _pronounced(reductions),
-        _balance(rows),
-        *(_against(rival, rows) for rival in ("saot", "transolver")),
-    ]
-    return [
-        Claim(f"{text}, {protocol}", paper, ours, setting, verdict)
-        for text, paper, ours, verdict in stated
-    ]
-
-
-def _mean_reduction(reductions: Mapping[str, Reduction]) -> Stated:
-    """By how much CATO's error is below that of the strongest rival, whoever wins."""
-    wins = sum(holds(reduction.verdict) for reduction in reductions.values())
+def _mean_reduction(reductions: Mapping[str, Reduction], protocol: str, setting: str) -> Claim:
+    """Reduction of the error relative to the strongest rival of each benchmark."""
+    verdicts = [reduction.verdict for reduction in reductions.values()]
+    wins = sum(map(is_positive, verdicts))
     average = mean(reduction.share for reduction in reductions.values())
-    everywhere = wins == len(PAPER)
-    return (
-        "mean error reduction over the strongest rivals",
-        f"{PAPER_REDUCTION:.2%}, first on {len(PAPER)} of {len(PAPER)}",
+    number = len(paper_numbers())
+    return Claim(
+        f"mean error reduction over the strongest rivals, {protocol}",
+        f"{PAPER_REDUCTION:.2%}, first on {number} of {number}",
         f"{average:.1%} over {len(reductions)} benchmark(s), clearly first on {wins}",
-        at_least(average, PAPER_REDUCTION if everywhere else math.inf),
+        setting,
+        check_gain(average, PAPER_REDUCTION if wins == number else math.inf, combine(verdicts)),
     )
 
 
-def _pronounced(reductions: Mapping[str, Reduction]) -> Stated:
-    """Where the paper's gains are largest."""
+def _pronounced(reductions: Mapping[str, Reduction], protocol: str, setting: str) -> Claim:
+    """The benchmarks with the paper's largest gains."""
     paper, ours, verdicts = [], [], []
-    for benchmark in PRONOUNCED:
-        published = PAPER[benchmark]
-        title, claimed = (
-            get_benchmark(benchmark).title,
-            1 - published.error / published.rival_error,
-        )
+    for benchmark, number in paper_numbers().items():
+        if not number.is_highlighted:
+            continue
+        title, claimed = get_benchmark(benchmark).title, 1 - number.error / number.rival_error
         paper.append(f"{claimed:.2%} on {title}")
         if benchmark not in reductions:
             verdicts.append(NOT_RUN)
             continue
         share, verdict = reductions[benchmark]
         ours.append(f"{share:.1%} on {title}")
-        verdicts.append(at_least(share, claimed) if holds(verdict) else verdict)
-    return (
-        "particularly large reductions on fluid and nonlinear material benchmarks",
+        verdicts.append(check_gain(share, claimed, verdict) if is_positive(verdict) else verdict)
+    return Claim(
+        f"particularly large reductions on fluid and nonlinear material benchmarks, {protocol}",
         ", ".join(paper),
         ", ".join(ours),
-        of_parts(verdicts),
+        setting,
+        combine(verdicts),
     )
 
 
-def _balance(rows: list[Row]) -> Stated:
-    """Whether CATO has the lowest mean rank."""
+def _balance(rows: list[Row], protocol: str, setting: str) -> Claim:
+    """Whether CATO has the lowest mean rank, beyond the spread over seeds and benchmarks."""
     ranks = mean_ranks(rows)
     ours = ranks.pop("cato")
     best = min(ranks, key=lambda name: ranks[name])
-    gap = ranks[best] - ours
-    return (
-        "the most balanced accuracy across benchmarks",
-        "no number",
+    verdict, share = check_lowest_rank([row | {"family": family(row)} for row in rows], "cato")
+    return Claim(
+        f"the most balanced accuracy across benchmarks, {protocol}",
+        "not quantified",
         f"mean rank {ours:.1f}; best rival {model_entry(best).title} {ranks[best]:.1f}",
-        SHOWN if gap > 0 else LEVEL if gap == 0 else NOT_SHOWN,
+        setting,
+        verdict,
+        f"CATO has the lowest mean rank in {share:.0%} of the bootstrap draws over benchmarks and "
+        "seeds; 95% are required",
     )
 
 
-def _against(rival: str, rows: list[Row]) -> Stated:
-    """CATO beside one of the two transformers that the paper compares it with throughout."""
+def _against(rival: str, rows: list[Row], protocol: str, setting: str) -> Claim:
+    """CATO against one of the two transformers that the paper compares it with throughout."""
     verdicts = [
-        decide(ours, [theirs])
+        compare_to_rivals(ours, [theirs])
         for ours in rows
         for theirs in rows
         if ours["model"] in OURS
         and theirs["model"] == rival
         and ours["benchmark"] == theirs["benchmark"]
+        and ours["benchmark"] in paper_numbers()
     ]
-    counts = Counter(map(_in_words, verdicts)).items()
-    missing = [NOT_RUN] * (len(PAPER) - len(verdicts))
-    return (
-        f"lower error than {model_entry(rival).title}",
-        f"on {len(PAPER)} of {len(PAPER)}",
-        ", ".join(f"{words} on {number}" for words, number in counts),
-        of_parts([*verdicts, *missing]),
+    words = {SHOWN: "lower", ONE_SEED: "lower", NOT_SHOWN: "not lower"}
+    counts = Counter(words.get(verdict, verdict) for verdict in verdicts).items()
+    number = len(paper_numbers())
+    missing = [NOT_RUN] * (number - len(verdicts))
+    return Claim(
+        f"lower error than {model_entry(rival).title}, {protocol}",
+        f"on {number} of {number}",
+        ", ".join(f"{word} on {number}" for word, number in counts),
+        setting,
+        combine([*verdicts, *missing]),
     )
-
-
-def _in_words(verdict: str) -> str:
-    return {SHOWN: "lower", ONCE: "lower", NOT_SHOWN: "not lower"}.get(verdict, verdict)
 
 
 def _error(row: Row) -> str:

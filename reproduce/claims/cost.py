@@ -2,39 +2,36 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
-from typing import Any
 
 from cato.benchmarks import get_benchmark
 from cato.models.registry import MODELS, model_entry
-from reproduce.compare import OURS
-from reproduce.outcomes import by_benchmark, setting_of
-from reproduce.scaling import RIVALS, against_rival, curves
-from reproduce.verdicts import NOT_SHOWN, SHOWN, Claim, at_least, of_parts, seen
+from reproduce.experiment import OURS
+from reproduce.results import Row, by_benchmark, setting_of
+from reproduce.studies.efficiency import claims as sentence_claims
+from reproduce.studies.scaling import against_rival, curves, rival_in
+from reproduce.verdicts import NOT_SHOWN, SHOWN, Claim, check_gain, check_observed, combine
 
 PAPER_FEWER_PARAMETERS, PAPER_SPEED_UP = 0.8198, 3.5
 TRANSFORMERS = tuple(
     name for name, entry in MODELS.items() if "attention" in entry.family and name not in OURS
 )
-"""Whom the paper calls transformer-based."""
+"""The transformer-based baselines."""
 COMPARABLE = 0.1
-"""So much more is still comparable."""
-
-Row = dict[str, Any]
+"""A model with at most this fraction more parameters is comparable."""
 
 
 def scaling_claims(results: Row) -> list[Claim]:
-    """A lower error than the rival's at every value; on Darcy more, which the paper says of it."""
+    """A lower error than the rival's at every value, and the paper's further claims on Darcy."""
     found = []
     setting, num_seeds = setting_of(results), len(results["settings"]["seeds"])
     for benchmark, rows in by_benchmark(results["rows"]).items():
-        title, rival = get_benchmark(benchmark).title, RIVALS[benchmark]
+        title, rival = get_benchmark(benchmark).title, rival_in(rows)
         verdict, where = against_rival(rows)
         axes = dict.fromkeys(row["axis"] for row in rows)
         text = f"lower error than {model_entry(rival).title} at all values of {', '.join(axes)}"
         found.append(Claim(f"{title}: {text}", "at all", where, setting, verdict))
         if benchmark == "darcy":
-            lines = {(m, axis): line for (_, m, axis), line in curves(rows).items()}
-            found += _on_darcy(lines, rival, title, setting, num_seeds)
+            found += _on_darcy(curves(rows), rival, title, setting, num_seeds)
     return found
 
 
@@ -45,16 +42,16 @@ def _on_darcy(
     setting: str,
     num_seeds: int,
 ) -> Iterator[Claim]:
-    """CATO gains by finer meshes, and is stable across depths and widths."""
+    """CATO benefits from finer meshes and is stable across depths and widths."""
     if ("cato", "resolution") in lines:
         first, *_, last = lines["cato", "resolution"]
         yield Claim(
             f"{title}: CATO benefits from finer meshes",
-            "so; no number",
+            "claimed, not quantified",
             f"{first['relative_l2']:.2%} with {first['value']:g} nodes per side, "
             f"{last['relative_l2']:.2%} with {last['value']:g}",
             setting,
-            seen(last["relative_l2"] < first["relative_l2"], num_seeds),
+            check_observed(last["relative_l2"] < first["relative_l2"], num_seeds),
         )
     axes = [axis for axis in ("depth", "width") if ("cato", axis) in lines]
     ratios = [(_ratio(lines["cato", axis]), _ratio(lines[rival, axis])) for axis in axes]
@@ -62,13 +59,13 @@ def _on_darcy(
         yield Claim(
             f"{title}: CATO is stable across depths and widths",
             f"stable; {model_entry(rival).title} has higher errors",
-            "; ".join(
-                f"largest error over smallest, {axis}: {ours:.2f}, "
-                f"{model_entry(rival).title} {theirs:.2f}"
+            "largest error over smallest: "
+            + "; ".join(
+                f"{axis} {ours:.2f}, {model_entry(rival).title} {theirs:.2f}"
                 for axis, (ours, theirs) in zip(axes, ratios, strict=True)
             ),
             setting,
-            of_parts([seen(ours <= theirs, num_seeds) for ours, theirs in ratios]),
+            combine([check_observed(ours <= theirs, num_seeds) for ours, theirs in ratios]),
         )
 
 
@@ -81,13 +78,16 @@ def efficiency_claims(results: Row) -> list[Claim]:
     """Fewer parameters, operations and seconds; cost grows as HW(H + W)."""
     setting = f"`{results['settings']['scale']}` settings, one CPU thread"
     found = [
-        Claim(row["claim"], "so", row["measured"], setting, row["verdict"])
-        for row in results["claims"]
+        Claim(row["claim"], "claimed", row["measured"], setting, row["verdict"])
+        for row in sentence_claims(results["rows"])
     ]
     found += _parameter_claims(results["parameters"], f"`{results['settings']['scale']}` settings")
     for text, rows in (
         ("training faster than prior methods", results["rows"]),
-        ("the same without compiled loops for CATO's attention", _without_loops(results)),
+        (
+            "training faster than prior methods, without compiled loops for CATO",
+            _without_loops(results),
+        ),
     ):
         if slower := _largest_ratio(rows, "step_in_matmuls"):
             found.append(_faster(text, slower, setting))
@@ -95,13 +95,13 @@ def efficiency_claims(results: Row) -> list[Claim]:
 
 
 def _without_loops(results: Row) -> list[Row]:
-    """The rows with CATO in PyTorch's operations, as the other models are."""
+    """The rows with CATO in PyTorch operations, like the other models."""
     others = [row for row in results["rows"] if row["model"] != "cato"]
     return [*others, *(row | {"model": "cato"} for row in results["plain"])]
 
 
 def _parameter_claims(rows: Sequence[Row], setting: str) -> list[Claim]:
-    """Of all benchmarks: fewer parameters than two rivals, and not more than any transformer."""
+    """Fewer parameters than two rivals, and not more than any transformer."""
     ours = {row["benchmark"]: row["parameters"] for row in rows if row["model"] in OURS}
     shares = {
         (row["model"], row["benchmark"]): 1 - ours[row["benchmark"]] / row["parameters"]
@@ -123,26 +123,27 @@ def _parameter_claims(rows: Sequence[Row], setting: str) -> list[Claim]:
             )
             + f", means over {len(ours)} benchmarks",
             setting,
-            at_least(mean(means.values()), PAPER_FEWER_PARAMETERS),
+            check_gain(mean(means.values()), PAPER_FEWER_PARAMETERS),
         ),
         Claim(
             "fewer or comparable parameters than transformer-based baselines",
-            "so",
-            f"at most {COMPARABLE:.0%} more than {len(shares) - len(more)} of {len(shares)}"
-            + (f"; not {', '.join(named)}" if named else ""),
+            "claimed",
+            f"at most {COMPARABLE:.0%} more than {len(shares) - len(more)} of {len(shares)}",
             setting,
-            of_parts([NOT_SHOWN if pair in more else SHOWN for pair in shares]),
+            combine([NOT_SHOWN if pair in more else SHOWN for pair in shares]),
+            f"more than {', '.join(named)}" if named else "",
         ),
     ]
 
 
 def gpu_claims(results: Row) -> list[Claim]:
     """The time of an epoch, if a comparison was trained on a GPU."""
-    if not results["environment"].get("gpu"):
+    gpu = results["rows"][0]["provenance"]["hardware"].get("gpu")
+    if not gpu:
         return []
     rows = [row | {"per_epoch": row["minutes"] / row["epochs"]} for row in results["rows"]]
     slower = _largest_ratio(rows, "per_epoch")
-    setting = f"{setting_of(results)}, {results['environment']['gpu']}"
+    setting = f"{setting_of(results)}, {gpu}"
     return [_faster("epochs faster than those of prior methods", slower, setting)] if slower else []
 
 
@@ -153,7 +154,7 @@ def _faster(text: str, slower: tuple[float, str], setting: str) -> Claim:
         f"up to {PAPER_SPEED_UP} times, on a GPU",
         f"up to {ratio:.1f} times ({where})",
         setting,
-        at_least(ratio - 1, PAPER_SPEED_UP - 1),
+        check_gain(ratio - 1, PAPER_SPEED_UP - 1),
     )
 
 
@@ -170,7 +171,7 @@ def _largest_ratio(rows: Sequence[Row], key: str) -> tuple[float, str] | None:
 
 
 def _growth_claims(results: Row) -> list[Claim]:
-    """How operations of a forward grow with the number of nodes."""
+    """Growth of the operations of a forward with the number of nodes."""
     growth = {row["model"]: row for row in results["growth"]}
     setting = (
         f"`{results['settings']['growth_scale']}` settings, up to "
@@ -193,7 +194,7 @@ def _growth_claims(results: Row) -> list[Claim]:
         found.append(
             Claim(
                 "cheaper than full attention",
-                "avoids its cost; no number",
+                "claimed, not quantified",
                 f"{full / ours:.0f} times fewer operations on the largest mesh",
                 setting,
                 SHOWN if ours < full else NOT_SHOWN,

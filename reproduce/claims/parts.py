@@ -1,14 +1,21 @@
-"""What each part of CATO is worth: attention, local operator, terms of the loss, the chart."""
+"""Contribution of each part of CATO: attention, local operator, terms of the loss, chart."""
 
 from collections.abc import Iterator, Mapping
 from statistics import mean
-from typing import Any
 
 from cato.benchmarks import get_benchmark
-from reproduce.ablation import FEW, NO_TERM, RECIPE
-from reproduce.chart_page import PAPER_DIMENSION, PAPER_ERRORS, PAPER_SHARES, one_dimensional
-from reproduce.outcomes import by_benchmark, percent, setting_of
-from reproduce.verdicts import TOO_SHORT, Claim, Stated, decide, has_learnt, lower, of_parts
+from reproduce.results import Row, by_benchmark, percent, setting_of
+from reproduce.studies.ablation import RECIPE
+from reproduce.studies.chart import PAPER_DIMENSION, PAPER_ERRORS, PAPER_SHARES, one_dimensional
+from reproduce.verdicts import (
+    TOO_SHORT,
+    Claim,
+    combine,
+    compare_errors,
+    compare_to_rivals,
+    has_learnt,
+    is_positive,
+)
 
 PARTS = {
     ("attention", "without rows"): "without rows",
@@ -17,11 +24,14 @@ PARTS = {
     ("chart", "normalised coordinates"): "normalised coordinates for the chart",
     ("chart", "no positions"): "no positions",
 }
-"""Questions and answers of the ablation that leave out a part of CATO, in words."""
-TERMS = {("loss", term): term for term in NO_TERM}
-"""Those that leave out a term of the physical loss."""
-
-Row = dict[str, Any]
+"""Answers of the ablation that leave out a part of CATO, in words."""
+TERMS = {
+    ("loss", term): term
+    for term in ("no gradient term", "no flux and consistency terms", "no consistency term")
+}
+"""Answers that leave out a term of the physical loss."""
+Stated = tuple[str, str, str, str, str]
+"""A claim without its setting: text, paper, ours, verdict, details."""
 
 
 def ablation_claims(results: Row) -> list[Claim]:
@@ -30,9 +40,9 @@ def ablation_claims(results: Row) -> list[Claim]:
     if len(results["settings"]["seeds"]) > 1 and results["rows"][-1]["validation_spread"] is None:
         setting += " of the recipe and one of each change"
     return [
-        Claim(f"{text} on {get_benchmark(benchmark).title}", paper, ours, setting, verdict)
+        Claim(f"{text} on {get_benchmark(benchmark).title}", paper, ours, setting, *rest)
         for benchmark, rows in by_benchmark(results["rows"]).items()
-        for text, paper, ours, verdict in _on_one_benchmark(rows)
+        for text, paper, ours, *rest in _on_one_benchmark(rows)
     ]
 
 
@@ -46,11 +56,13 @@ def _on_one_benchmark(rows: list[Row]) -> Iterator[Stated]:
         tried = {words: answers[key] for key, words in left_out.items() if key in answers}
         if tried:
             changes = [f"{words} {_change(row, recipe):+.1%}" for words, row in tried.items()]
+            verdicts = [_worse(row, recipe) for row in tried.values()]
             yield (
                 text,
-                "no number",
+                "not quantified",
+                f"lower error than {sum(map(is_positive, verdicts))} of {len(verdicts)} variants",
+                combine(verdicts),
                 f"validation error {recipe['validation']:.2%}; {', '.join(changes)}",
-                of_parts([_worse(row, recipe) for row in tried.values()]),
             )
     yield from _with_few_samples(answers)
     plain = answers.get(("loss", "no physical terms"))
@@ -59,20 +71,22 @@ def _on_one_benchmark(rows: list[Row]) -> Iterator[Stated]:
     nothing = "" if has_learnt(plain) else ", which is no better than the training mean"
     yield (
         "the physical loss helps",
-        "improves fidelity; no number",
+        "improves fidelity; not quantified",
         f"validation error {recipe['validation']:.2%} with it, {plain['validation']:.2%} without "
         f"({_change(plain, recipe):+.1%}){nothing}",
         _worse(plain, recipe),
+        "",
     )
     if recipe["gradient_error"] is not None:  # steady, and on a mesh
         yield (
             "the physical loss makes gradients better",
-            "less oversmoothing; no number",
+            "less oversmoothing; not quantified",
             f"error of ∇u {recipe['gradient_error']:.2%} with it, {plain['gradient_error']:.2%} "
             f"without{nothing}",
-            lower(recipe, plain, "gradient_error", "gradient_spread")
+            compare_errors(recipe, plain, "gradient_error", "gradient_spread")
             if has_learnt(plain)
             else TOO_SHORT,
+            "",
         )
 
 
@@ -83,10 +97,11 @@ def _with_few_samples(answers: Mapping[tuple[str, str], Row]) -> Iterator[Stated
     if ours is not None and plain is not None:
         yield (
             "the physical loss helps when data are limited,",
-            "stabilises learning; no number",
-            f"with {FEW} samples validation error {ours['validation']:.2%} with it, "
+            "stabilises learning; not quantified",
+            f"validation error {ours['validation']:.2%} with it, "
             f"{plain['validation']:.2%} without ({_change(plain, ours):+.1%})",
             _worse(plain, ours),
+            f"with {ours['changes']['data']['count']} training samples",
         )
 
 
@@ -95,7 +110,7 @@ def _change(row: Row, recipe: Row) -> float:
 
 
 def _worse(row: Row, recipe: Row) -> str:
-    return lower(recipe, row, "validation", "validation_spread")
+    return compare_errors(recipe, row, "validation", "validation_spread")
 
 
 def chart_claims(results: Row) -> list[Claim]:
@@ -113,13 +128,12 @@ def chart_claims(results: Row) -> list[Claim]:
             Claim(
                 f"{get_benchmark(benchmark).title}: training makes the chart nearly "
                 "one-dimensional",
-                f"first component {PAPER_SHARES[0]:.1%}, dimension {PAPER_DIMENSION} (benchmark "
-                "not named)",
-                f"{first['learned']:.1%}, {dimension['learned']:.3f}; before training "
-                f"{first['untrained']:.1%}, {dimension['untrained']:.3f}; physical grid "
-                f"{first['physical']:.1%}, {dimension['physical']:.3f}",
+                f"first component {PAPER_SHARES[0]:.1%}, dimension {PAPER_DIMENSION}",
+                f"{first['learned']:.1%}, {dimension['learned']:.3f}",
                 f"`{settings['scale']}`, means over {len(settings['seeds'])} seeds",
                 one_dimensional(rows),
+                f"before training {first['untrained']:.1%}, {dimension['untrained']:.3f}; physical "
+                f"grid {first['physical']:.1%}, {dimension['physical']:.3f}",
             )
         )
     errors = {(row["benchmark"], row["chart"]): row for row in results["errors"]}
@@ -128,10 +142,10 @@ def chart_claims(results: Row) -> list[Claim]:
             continue
         ours, theirs = errors[benchmark, "learned"], errors[benchmark, kind]
         words = {"normalised": "normalised coordinates", "raw": "raw coordinates"}
-        paper = "no number"
+        paper = "not quantified"
         if kind in PAPER_ERRORS:
             pair = f"{PAPER_ERRORS['learned']:.2%} against {PAPER_ERRORS[kind]:.2%}"
-            paper = f"{pair} (benchmark not named)"
+            paper = pair
         found.append(
             Claim(
                 f"{get_benchmark(benchmark).title}: learned chart better than "
@@ -140,7 +154,7 @@ def chart_claims(results: Row) -> list[Claim]:
                 f"{percent(ours['relative_l2'], ours['spread'])} against "
                 f"{percent(theirs['relative_l2'], theirs['spread'])}",
                 setting_of(results),
-                decide(ours, [theirs]),
+                compare_to_rivals(ours, [theirs]),
             )
         )
     return found

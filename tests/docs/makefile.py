@@ -8,8 +8,13 @@ TEXT = (Path(__file__).parents[2] / "Makefile").read_text().replace("\\\n", " ")
 VARIABLES = dict(re.findall(r"^(\w+) :?\??= (.*)$", TEXT, re.MULTILINE))
 RECIPES = {
     name: recipe.splitlines()
-    for name, recipe in re.findall(r"^([\w-]+):[^=\n]*\n((?:\t.*\n?)*)", TEXT, re.MULTILINE)
+    for name, recipe in re.findall(r"^([\w-]+):(?!=)[^\n]*\n((?:\t.*\n?)*)", TEXT, re.MULTILINE)
 }
+RECIPES |= {
+    f"study-{name}": [f"\t$(BIN)/python -m reproduce {name}"]
+    for name in VARIABLES["STUDIES"].split()
+}
+"""The static pattern rule of the studies, expanded."""
 
 
 def filled_in(text: str) -> str:

@@ -21,7 +21,7 @@ FEW_STEPS = ("--train.steps", "2", "--train.accelerator", "cpu")
 """Added to a training whose length the page does not say."""
 
 COVERED = {
-    r"python -m reproduce compare\b.*": (
+    r"python -m reproduce epochs\b.*": (
         "tests/reproduce/test_compare.py::test_a_row_summarises_its_runs"
     ),
     r"cato serve\b.*": "tests/serve/test_serve_process.py::test_a_server_from_start_to_end",

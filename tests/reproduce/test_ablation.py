@@ -1,22 +1,28 @@
 """Ablations and sweeps: which settings are tried, and what is made of the outcomes."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from trials import trial
 
-from cato.cli.main import main
 from cato.errors import InputError
 from cato.runs.folder import open_run
 from cato.runs.load import data_spec
 from cato.runs.settings import recipe, run_config
 from cato.training.train import train
-from reproduce import outcomes
-from reproduce.ablation import FEW, QUESTIONS, ablation, answers_for, one_change
-from reproduce.experiment import Setup
-from reproduce.lr_sweep import RATES, rates
-from reproduce.outcomes import gradient_errors
+from reproduce import results as module
+from reproduce.cli import main
+from reproduce.experiment import definitions, load
+from reproduce.results import gradient_errors
+from reproduce.runner import run
 from reproduce.step_timing import speed_key
+from reproduce.studies.ablation import answers_for
+from reproduce.studies.lr_sweep import RATES
+
+QUESTIONS = definitions()["questions"]
+FEW = 64
 
 
 def test_every_answer_is_the_recipe_of_some_benchmark_or_asked_there():
@@ -39,11 +45,11 @@ def test_answers_that_come_to_the_same_are_one():
 
 
 def test_with_few_samples_there_are_as_many_steps():
-    setup = Setup("small", share=0.4)
+    experiment = load("ablation")
     answers = answers_for("darcy", "small", ["few samples"])
-    _, base = one_change(setup, "darcy", {}, 1)
+    _, base = experiment.one_change("darcy", {}, 1)
     for answer in ("physical loss", "no physical terms"):
-        _, few = one_change(setup, "darcy", answers["few samples", answer], 1)
+        _, few = experiment.one_change("darcy", answers["few samples", answer], 1)
         assert few.train == base.train
         assert data_spec(few).counts == data_spec(base).counts | {"train": FEW}
     unsteady = answers_for("navier_stokes", "small", ["few samples"])  # has no physical terms
@@ -63,19 +69,20 @@ def test_an_unknown_question_names_the_known():
 
 
 def test_a_question_that_no_benchmark_has_trains_nothing(tmp_path):
-    folders = folders_of(tmp_path)
+    experiment = trial("ablation", tmp_path, benchmarks=("darcy",), questions=("chart", "slices"))
     with pytest.raises(InputError, match="'slices' changes nothing in CATO's recipe on darcy"):
-        ablation(["chart", "slices"], ["darcy"], Setup("smoke", **folders))
+        run(experiment)
     with pytest.raises(InputError, match="must be 1 to 1; got 2"):
-        ablation(["chart"], ["darcy"], Setup("smoke", **folders), answer_seeds=2)
-    assert not folders["runs"].exists()
+        run(replace(experiment, questions=("chart",), change_seeds=2))
+    assert not experiment.runs.exists()
 
 
 def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp_path):
-    folders = folders_of(tmp_path)
-    setup = Setup("smoke", (0, 1), share=0.5, workers=2, **folders)
-    results = ablation(["attention"], ["darcy"], setup, answer_seeds=1)
-    runs = {path.parent.name: open_run(path.parent) for path in folders["runs"].glob("*/job.json")}
+    some = {"benchmarks": ("darcy",), "questions": ("attention",), "seeds": (0, 1)}
+    experiment = trial("ablation", tmp_path, share=0.5, change_seeds=1, **some)
+    results = run(experiment)
+    found = experiment.runs.glob("*/job.json")
+    runs = {path.parent.name: open_run(path.parent) for path in found}
     axes = {run.config.model.axes for run in runs.values()}
     assert axes == {(), (0,), (1,)}
     assert {run.config.train.steps for run in runs.values()} == {round(0.5 * 3 * 24 / 4)}
@@ -87,10 +94,10 @@ def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp
         lowest = [min(line["validation"] for line in log) for log in logs]
         assert row["validation"] == pytest.approx(np.mean(lowest))
         assert (row["validation_spread"] is not None) == (row is base)
-    page = (folders["out"] / "ablation.md").read_text()
+    page = experiment.page.read_text()
     for row in rest:
         assert f"{row['validation'] / base['validation'] - 1:+.1%}" in page
-    assert json.loads((folders["out"] / "ablation.json").read_text()) == results
+    assert json.loads(experiment.results.read_text()) == results
     assert base["gradient_error"] > 0
 
 
@@ -102,7 +109,7 @@ def test_gradients_of_answers_whose_error_is_known(answer, error, tmp_path, monk
     values["data"]["root"] = str(tmp_path / "data")
     values["train"]["steps"] = 1
     run = train(run_config(values, "test"), tmp_path / "run")
-    monkeypatch.setattr(outcomes, "solve_all", lambda _, data: answer(data.targets))
+    monkeypatch.setattr(module, "solve_all", lambda _, data: answer(data.targets))
     found = gradient_errors([run, run])
     assert found["gradient_error"] == pytest.approx(error, abs=1e-4)
     assert found["gradient_spread"] == 0
@@ -116,7 +123,7 @@ def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     speeds = {speed_key(recipe(name, "smoke", "fno")): 0.2 for name in ("darcy", "pipe")}
     (tmp_path / "runs/speeds.json").write_text(json.dumps(speeds))
-    words = ["study", "rates", "--models", "fno", "--scale", "smoke", "--minutes", "0.02"]
+    words = ["lr-sweep", "--models", "fno", "--scale", "smoke", "--minutes", "0.02"]
     words += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]
     main([*words, "--out", str(tmp_path / "out"), "--json"])
     (shown,) = json.loads(capsys.readouterr().out)["rows"]
@@ -129,8 +136,4 @@ def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
         for run in map(open_run, (p.parent for p in tmp_path.glob("runs/*/job.json")))
     }
     assert rates_of == {rate: 2 * rate for rate in RATES}
-    assert rates(["fno"], Setup("smoke", minutes=0.02, **folders_of(tmp_path))) == results
-
-
-def folders_of(root):
-    return {"data": root / "data", "runs": root / "runs", "out": root / "out"}
+    assert run(trial("lr-sweep", tmp_path, models=("fno",), minutes=0.02)) == results

@@ -6,17 +6,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from cato.training.prepare import prepare
 from hypothesis import given
 from hypothesis import strategies as st
+from trials import trial
 
 from cato.runs.folder import open_run
 from cato.runs.load import load_splits
-from cato.training.loop import new_model, prepare
-from reproduce import chart as study
-from reproduce.ablation import ablation
-from reproduce.chart import along_shares, folded_share, principal, through
-from reproduce.chart_page import write_page
-from reproduce.experiment import Setup
+from reproduce.pages import page_of
+from reproduce.runner import run as run_experiment
+from reproduce.studies import chart as study
+from reproduce.studies.chart import along_shares, folded_share, principal, through
 
 SIDE = np.linspace(-1, 1, 41)
 SQUARE = np.stack(np.meshgrid(SIDE, SIDE, indexing="ij"), axis=-1)
@@ -111,9 +111,8 @@ def test_variance_along_the_own_axis(slope):
 @pytest.fixture(scope="module")
 def done(tmp_path_factory):
     root = tmp_path_factory.mktemp("chart")
-    folders = {"data": root / "data", "runs": root / "runs", "out": root / "out"}
-    setup = Setup("smoke", share=0.34, workers=1, **folders)
-    return root, setup, study.chart(["darcy"], setup)
+    experiment = trial("chart", root, benchmarks=("darcy",), share=0.34, workers=1)
+    return root, experiment, run_experiment(experiment)
 
 
 def test_the_figures_are_those_of_the_trained_chart(done):
@@ -142,19 +141,20 @@ def test_untrained_is_what_the_training_began_with(done):
 
 
 def test_trainings_are_shared_with_the_ablation(done):
-    _, setup, results = done
-    before = {path: path.stat().st_mtime_ns for path in setup.runs.rglob("*.safetensors")}
-    rows = ablation(["chart"], ["darcy"], setup)["rows"]
-    after = {path: path.stat().st_mtime_ns for path in setup.runs.rglob("*.safetensors")}
+    root, experiment, results = done
+    runs = experiment.runs
+    before = {path: path.stat().st_mtime_ns for path in runs.rglob("*.safetensors")}
+    some = {"benchmarks": ("darcy",), "questions": ("chart",), "share": 0.34}
+    rows = run_experiment(trial("ablation", root, **some))["rows"]
+    after = {path: path.stat().st_mtime_ns for path in runs.rglob("*.safetensors")}
     assert before == after
     assert [row["errors"] for row in rows] == [row["errors"] for row in results["errors"]]
 
 
-def test_the_page_follows_from_the_results(done, tmp_path):
+def test_the_page_follows_from_the_results(done):
     root, _, results = done
     assert json.loads((root / "out/chart.json").read_text()) == results
-    write_page(results, tmp_path)
-    page = (tmp_path / "chart.md").read_text()
+    page = page_of(results)
     assert page == (root / "out/chart.md").read_text()
     assert "with one seed" in page or "**not shown**" in page
     assert (root / "out/chart-darcy.png").read_bytes().startswith(b"\x89PNG")
@@ -168,9 +168,8 @@ def test_the_page_follows_from_the_results(done, tmp_path):
         (0.050, 0.040, 0.001, "**not shown**; the learned chart's error is 25.0% higher"),
     ],
 )
-def test_verdicts_on_errors(done, tmp_path, learned, normalised, spread, verdict):
+def test_verdicts_on_errors(done, learned, normalised, spread, verdict):
     _, _, results = done
     errors = [dict(row, spread=spread, validation_spread=spread) for row in results["errors"]]
     errors[0]["relative_l2"], errors[1]["relative_l2"] = learned, normalised
-    write_page(results | {"errors": errors}, tmp_path)
-    assert verdict in (tmp_path / "chart.md").read_text()
+    assert verdict in page_of(results | {"errors": errors})

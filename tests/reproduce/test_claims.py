@@ -1,6 +1,7 @@
 """Every verdict can come out either way, and follows from the numbers."""
 
 import pytest
+from trials import measured
 
 from cato.benchmarks import BENCHMARKS
 from reproduce.claims import claims
@@ -8,7 +9,14 @@ from reproduce.claims.accuracy import accuracy, gallery_claims
 from reproduce.claims.cost import efficiency_claims, scaling_claims
 from reproduce.claims.parts import ablation_claims, chart_claims
 from reproduce.claims.theory import theory_claims
-from reproduce.verdicts import TOO_SHORT, at_least, lower, of_parts, seen
+from reproduce.verdicts import (
+    TOO_SHORT,
+    check_gain,
+    check_observed,
+    combine,
+    compare_errors,
+    rank_confidence,
+)
 
 SETTINGS = {"scale": "small", "minutes": None, "share": 0.25, "seeds": [0, 1, 2]}
 
@@ -37,7 +45,7 @@ def verdict_of(claims, text):
     ],
 )
 def test_lower_means_by_more_than_the_seeds_vary(ours, theirs, verdict):
-    assert lower(ours, theirs) == verdict
+    assert compare_errors(ours, theirs) == verdict
 
 
 @pytest.mark.parametrize(
@@ -55,14 +63,14 @@ def test_lower_means_by_more_than_the_seeds_vary(ours, theirs, verdict):
     ],
 )
 def test_a_whole_is_what_its_parts_are(parts, whole):
-    assert of_parts(parts) == whole
+    assert combine(parts) == whole
 
 
 def test_gains_and_seeds():
-    assert [at_least(g, 0.5) for g in (-1, 0.2, 0.5)] == ["not shown", "shown in part", "shown"]
-    assert seen(True, 3) == "shown"
-    assert seen(True, 1) == "shown with one seed"
-    assert seen(False, 1) == "not shown"
+    assert [check_gain(g, 0.5) for g in (-1, 0.2, 0.5)] == ["not shown", "shown in part", "shown"]
+    assert check_observed(True, 3) == "shown"
+    assert check_observed(True, 1) == "shown with one seed"
+    assert check_observed(False, 1) == "not shown"
 
 
 # -- accuracy -------------------------------------------------------------------------------------
@@ -95,8 +103,8 @@ def test_reduction_is_against_the_best_rival(ours, reduction, verdict, pronounce
     assert verdict_of(found, "particularly large reductions") == pronounced
     assert verdict_of(found, "most balanced") == ("shown" if ours < 0.02 else "not shown")
     assert all("best rival SAOT 2.00%" in claim.ours for claim in each)
-    assert ("rank 1 of 3" in each[0].ours) == (ours < 0.02)
-    assert "1 of 2 rivals clearly beat the training mean, 2.5%" in each[0].ours  # FNO does not
+    assert ("rank 1 of 3" in each[0].details) == (ours < 0.02)
+    assert "1 of 2 rivals clearly beat the training mean, 2.5%" in each[0].details  # FNO does not
     assert {claim.verdict for claim in each} == {"shown" if ours < 0.02 else "not shown"}
     assert verdict_of(found, "lower error than SAOT") == ("shown" if ours < 0.02 else "not shown")
 
@@ -129,6 +137,40 @@ def test_where_models_have_learnt_nothing_nothing_is_shown(ours, rivals, verdict
     assert verdict_of(found, "lower error than SAOT") == against_saot
     assert verdict_of(found, "particularly large reductions") == verdict
     assert ("clearly first on 0" in found[6].ours) == (verdict != "shown")
+
+
+def ranked(ours, theirs, spread=1e-4):
+    """CATO and SAOT on six benchmarks, with their errors on each."""
+    rows = []
+    for name, mine, other in zip(BENCHMARKS, ours, theirs, strict=True):
+        rows.append(row(mine, spread, benchmark=name, model="cato"))
+        rows.append(row(other, spread, benchmark=name, model="saot"))
+    return {"settings": SETTINGS, "rows": rows}
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "spread", "verdict"),
+    [
+        (6 * [0.01], 6 * [0.02], 1e-4, "shown"),
+        (6 * [0.01], 6 * [0.02], None, "shown with one seed"),
+        (6 * [0.02], 6 * [0.01], 1e-4, "not shown"),
+        # Better on four of six: which benchmarks were chosen decides.
+        ([*4 * [0.01], *2 * [0.02]], 6 * [0.015], 1e-4, "within the spread"),
+        # Better on all six, but by less than the seeds vary.
+        (6 * [0.0100], 6 * [0.0101], 1e-3, "within the spread"),
+    ],
+)
+def test_a_lower_mean_rank_must_exceed_the_spread(ours, theirs, spread, verdict):
+    assert verdict_of(accuracy(ranked(ours, theirs, spread)), "most balanced") == verdict
+
+
+def test_ranks_are_compared_on_the_benchmarks_that_a_model_can_do():
+    rows = ranked(6 * [0.01], 6 * [0.02])["rows"]
+    rows = [line | {"family": line["model"]} for line in rows]
+    assert rank_confidence(rows, "cato") == 1
+    assert rank_confidence(rows, "saot") == 0
+    once = [line for line in rows if line["model"] == "cato" or line["benchmark"] == "darcy"]
+    assert rank_confidence(once, "cato") == 1
 
 
 def test_equal_mean_ranks_are_level():
@@ -184,15 +226,16 @@ def test_within_the_spread_is_not_lower():
 def test_full_size_trainings_are_held_against_the_paper_itself():
     results = compared(0.0042, {"saot": 0.0049})
     results["settings"] = SETTINGS | {"scale": "paper", "share": 1.0}
-    results["environment"] = {"gpu": "A100"}
     for line in results["rows"]:
         line |= {"minutes": 20.0 if line["model"] == "saot" else 10.0, "epochs": 5}
+        line["provenance"] = measured(hardware={"gpu": "A100"})
     found = {claim.text: claim for claim in claims({"epochs": results})}
     assert found["Darcy flow: the error of Table 1"].verdict == "shown"
     assert found["Airfoil: the error of Table 1"].verdict == "shown"  # 0.41 %, within the spread
     assert found["Pipe flow: the error of Table 1"].verdict == "not shown"
     assert found["epochs faster than those of prior methods"].ours.startswith("up to 2.0 times")
-    results["environment"] = {"gpu": None}
+    for line in results["rows"]:
+        line["provenance"] = measured()
     texts = [claim.text for claim in claims({"epochs": results})]
     assert "time per epoch and training time on a GPU" in texts
     for too_little in ({"scale": "small"}, {"share": 0.4}, {"minutes": 60.0}):
@@ -230,6 +273,7 @@ def ablated(seeds=(0, 1, 2), **errors):
             "gradient_spread": 0.001 if len(seeds) > 1 else None,
             "relative_l2": error,
             "mean_predictor": 0.04,
+            "changes": {"data": {"count": 64}},
         }
         for key, error in errors.items()
     ]
@@ -241,7 +285,7 @@ def test_parts_that_help_and_parts_that_do_not():
     assert verdict_of(found, "every part of CATO") == "shown in part"
     assert verdict_of(found, "every term") == "shown"
     assert [claim.verdict for claim in found[-2:]] == ["shown", "shown"]  # values and gradients
-    assert "without rows +50.0%, without local operator -50.0%" in found[0].ours
+    assert "without rows +50.0%, without local operator -50.0%" in found[0].details
     scarce = ablated(recipe=0.02, plain=0.03, few=0.025, few_plain=0.024)
     assert verdict_of(ablation_claims(scarce), "data are limited") == "within the spread"
     fixed = ablation_claims(ablated(recipe=0.02, rows=0.03, chart=0.01))
@@ -347,7 +391,6 @@ def test_efficiency(parameters, matmuls, power, verdicts):
 
     results = {
         "settings": {"scale": "paper", "growth_scale": "small", "sizes": [32, 512]},
-        "claims": [],
         "parameters": [
             {"benchmark": name, "model": model, "parameters": size}
             for name in ("darcy", "pipe")

@@ -9,30 +9,29 @@ import time
 from dataclasses import replace
 
 import pytest
+from trials import trial
 
 from cato.errors import InputError
 from cato.runs.folder import open_run
 from cato.runs.settings import recipe
-from reproduce.compare import compare, models_for, plan, strongest
-from reproduce.experiment import Setup
+from reproduce.experiment import Experiment, load
 from reproduce.jobs import figures_of, is_done, run_jobs
-from reproduce.outcomes import outcome
+from reproduce.results import PROVENANCE, outcome
+from reproduce.runner import run
 from reproduce.step_timing import in_equal_time, measure_speeds, speed_key
+from reproduce.studies.compare import models_for, plan, strongest
 
 EPOCHS = 120
 """Enough to be caught in the middle."""
 
 
-def setup_in(root, **options):
-    folders = {"data": root / "data", "runs": root / "runs", "out": root / "out"}
-    return Setup("smoke", workers=2, **folders, **options)
-
-
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     root = tmp_path_factory.mktemp("study")
-    setup = setup_in(root, seeds=(0, 1))
-    return root, setup, compare(["cato"], ["darcy"], setup)
+    experiment = trial(
+        "epochs", root, models=("cato",), benchmarks=("darcy",), seeds=(0, 1), share=1
+    )
+    return root, experiment, run(experiment)
 
 
 def test_a_row_summarises_its_runs(study):
@@ -47,6 +46,32 @@ def test_a_row_summarises_its_runs(study):
     assert json.loads((root / "out/compare.json").read_text()) == results
 
 
+def test_a_row_says_where_it_comes_from(study):
+    root, experiment, results = study
+    (row,) = results["rows"]
+    assert set(PROVENANCE) <= set(row["provenance"])
+    record = open_run(next(experiment.runs.glob("*seed1"))).record
+    settings = row["provenance"]["settings"]
+    assert settings["model"] == record["config"]["model"]
+    assert settings["train"] == record["config"]["train"] | {"seed": [0, 1]}
+    assert row["provenance"]["data"] == record["data"] != ""
+    assert row["provenance"]["commit"] == str(record["commit"])
+    assert str(root) not in json.dumps(results)
+
+
+def test_entries_that_a_kind_does_not_read_are_refused():
+    with pytest.raises(InputError, match="theory has no --models"):
+        load("theory", models=("cato",))
+    with pytest.raises(InputError, match="no experiment 'compare'; choose one of theory"):
+        load("compare")
+
+
+def test_trials_do_not_replace_committed_results():
+    assert str(load("time").out) == "docs/studies/time"
+    assert str(load("time", workers=1).out) == "docs/studies/time"
+    assert str(load("time", seeds=(0,)).out) == "results/time"
+
+
 def test_the_page_shows_the_results_and_the_picture(study):
     root, _, results = study
     page = (root / "out/compare.md").read_text()
@@ -56,15 +81,15 @@ def test_the_page_shows_the_results_and_the_picture(study):
 
 
 def test_finished_jobs_are_not_trained_again(study):
-    root, setup, results = study
+    root, experiment, results = study
     before = {path: path.stat().st_mtime_ns for path in (root / "runs").rglob("*.safetensors")}
-    assert compare(["cato"], ["darcy"], setup) == results
+    assert run(experiment) == results
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
 def test_a_failing_job_stops_no_other(study, tmp_path):
-    _, setup, _ = study
-    jobs = plan({"darcy": ["cato"]}, setup, (0, 1))
+    _, experiment, _ = study
+    jobs = plan({"darcy": ["cato"]}, experiment, (0, 1))
     first, second = jobs
     broken = replace(jobs[first], model=replace(jobs[first].model, heads=3))
     with pytest.raises(InputError, match=f"1 of 2 jobs failed \\({first}\\)"):
@@ -86,22 +111,22 @@ def test_a_failing_job_stops_no_other(study, tmp_path):
         ({"minutes": 1.0, "share": 0.5}, "not both"),
     ],
 )
-def test_setups_that_make_no_sense(options, message):
+def test_experiments_that_make_no_sense(options, message):
     with pytest.raises(InputError, match=message):
-        Setup(**options)
+        Experiment("test", "compare", **options)
 
 
 def test_equal_time_is_that_of_a_cpu(study, monkeypatch):
-    _, setup, _ = study
+    _, experiment, _ = study
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     with pytest.raises(InputError, match="hide the GPUs"):
-        replace(setup, minutes=1.0).train(plan({"darcy": ["cato"]}, setup, (0,)), "test")
+        replace(experiment, minutes=1.0).train(plan({"darcy": ["cato"]}, experiment, (0,)))
 
 
 def test_a_training_that_diverges_has_a_result(study, tmp_path):
     """It would diverge again, so a queue that waited for it would never end."""
-    _, setup, _ = study
-    ((name, config),) = plan({"darcy": ["cato"]}, setup, (0,)).items()
+    _, experiment, _ = study
+    ((name, config),) = plan({"darcy": ["cato"]}, experiment, (0,)).items()
     wild = replace(config.train, learning_rate=1e30, muon_learning_rate=1e30, clip=0.0)
     jobs = {name: replace(config, train=wild)}
     runs = run_jobs(jobs, tmp_path, 1, "test")
@@ -110,19 +135,19 @@ def test_a_training_that_diverges_has_a_result(study, tmp_path):
 
 
 def test_jobs_end_with_a_killed_queue_and_go_on_later(study, tmp_path):
-    _, setup, _ = study
-    (job,) = plan({"darcy": ["cato"]}, setup, (0,))
+    _, experiment, _ = study
+    (job,) = plan({"darcy": ["cato"]}, experiment, (0,))
     script = (
         "import sys; from pathlib import Path; from dataclasses import replace;"
-        "from reproduce.compare import plan; from reproduce.jobs import run_jobs;"
-        "from reproduce.experiment import Setup;"
-        "setup = Setup('smoke', data=Path(sys.argv[1]));"
-        "jobs = plan({'darcy': ['cato']}, setup, (0,));"
+        "from reproduce.studies.compare import plan; from reproduce.jobs import run_jobs;"
+        "from reproduce.experiment import load;"
+        "experiment = load('epochs', scale='smoke', share=1.0, data=Path(sys.argv[1]));"
+        "jobs = plan({'darcy': ['cato']}, experiment, (0,));"
         "train = dict(epochs=int(sys.argv[3]), batch_size=24);"
         "jobs = {k: replace(c, train=replace(c.train, **train)) for k, c in jobs.items()};"
         "run_jobs(jobs, Path(sys.argv[2]), 1, 'test')"
     )
-    words = [str(setup.data), str(tmp_path), str(EPOCHS)]
+    words = [str(experiment.data), str(tmp_path), str(EPOCHS)]
     command = [sys.executable, "-c", script, *words]
     queue = subprocess.Popen(command)
     log = tmp_path / job / "log.jsonl"
@@ -155,21 +180,29 @@ def test_models_that_cannot_are_left_out_or_refused():
 
 
 @pytest.mark.parametrize(
-    ("models", "rivals", "message"), [([], 2, "at least one model"), (["fno"], -1, "at least 0")]
+    ("models", "rivals", "message"), [((), 2, "at least one model"), (("fno",), -1, "at least 0")]
 )
 def test_bad_plans_are_refused(models, rivals, message, tmp_path):
     with pytest.raises(InputError, match=message):
-        compare(models, ["darcy"], setup_in(tmp_path), rivals)
+        run(trial("epochs", tmp_path, models=models, benchmarks=("darcy",), rivals=rivals))
 
 
 def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
     """Half the speed, half the steps; only CATO and its best rival train with the second seed."""
-    _, setup, _ = study
+    _, experiment, _ = study
     known = {"cato": 0.1, "fno": 0.2, "f_fno": 0.1}
     speeds = {speed_key(recipe("darcy", "smoke", name)): known[name] for name in known}
     (tmp_path / "speeds.json").write_text(json.dumps(speeds))
-    timed = replace(setup, minutes=0.05, runs=tmp_path, out=tmp_path / "out")
-    results = compare(["cato", "fno", "f_fno"], ["darcy"], timed, rivals=1)
+    timed = replace(
+        experiment,
+        name="time",
+        models=("cato", "fno", "f_fno"),
+        minutes=0.05,
+        rivals=1,
+        runs=tmp_path,
+        out=tmp_path / "out",
+    )
+    results = run(timed)
     runs = {path.parent.name: open_run(path.parent) for path in tmp_path.glob("*/job.json")}
     assert {run.config.model_name: run.config.train.steps for run in runs.values()} == {
         "cato": 30,
@@ -199,8 +232,8 @@ def first_validations(runs, model):
 
 
 def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
-    _, setup, _ = study
-    jobs = plan({"darcy": ["cato"]}, setup, (0, 1))
+    _, experiment, _ = study
+    jobs = plan({"darcy": ["cato"]}, experiment, (0, 1))
     speeds = measure_speeds(jobs, tmp_path / "speeds.json", 1)
     (key,) = {speed_key(job) for job in jobs.values()}
     assert 1e-4 < speeds[key] < 1
@@ -211,8 +244,8 @@ def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
 
 
 def test_what_cannot_be_timed_is_an_error(study, tmp_path):
-    _, setup, _ = study
-    (job,) = plan({"darcy": ["cato"]}, setup, (0,)).values()
+    _, experiment, _ = study
+    (job,) = plan({"darcy": ["cato"]}, experiment, (0,)).values()
     broken = replace(job, model=replace(job.model, heads=3))
     with pytest.raises(InputError, match=r"darcy-smoke-cato-\w+ cannot be timed: .*multiple"):
         measure_speeds({"job": broken}, tmp_path / "speeds.json", 1)
@@ -220,9 +253,10 @@ def test_what_cannot_be_timed_is_an_error(study, tmp_path):
 
 def test_a_share_of_the_steps_is_another_job(study):
     """The published protocol in less time: every model gets the same share of its steps."""
-    _, setup, _ = study
+    _, experiment, _ = study
     able = {"darcy": ["cato", "fno"]}
-    whole, part = plan(able, setup, (0,)), plan(able, replace(setup, share=0.34), (0,))
+    whole = plan(able, experiment, (0,))
+    part = plan(able, replace(experiment, share=0.34), (0,))
     assert [c.train.steps for c in whole.values()] == [None, None]
     assert [c.train.steps for c in part.values()] == 2 * [round(0.34 * 3 * 24 / 4)]
     assert not set(whole) & set(part)

@@ -18,11 +18,12 @@ from cato.errors import InputError
 from cato.models.registry import build_model
 from cato.runs.settings import recipe
 from reproduce import profiling as costs
-from reproduce.efficiency import claims, efficiency, exponent, with_epochs, with_exponents
-from reproduce.efficiency_page import write_page
+from reproduce.attention_variants import full_attention
+from reproduce.experiment import load
 from reproduce.figures.efficiency import Bubble, Curve, bubble_chart, growth_chart
 from reproduce.figures.labels import overlap, place_labels
 from reproduce.flops import count_flops
+from reproduce.pages import page_of
 from reproduce.profiling import (
     count_forward,
     growth,
@@ -32,7 +33,8 @@ from reproduce.profiling import (
     operations,
     subject,
 )
-from reproduce.references import full_attention
+from reproduce.runner import run
+from reproduce.studies.efficiency import claims, exponent, with_epochs, with_exponents
 
 
 def backward_of(work):
@@ -272,10 +274,10 @@ def test_curves_end_where_the_time_does():
 @pytest.fixture(scope="module")
 def study(tmp_path_factory):
     root = tmp_path_factory.mktemp("efficiency")
-    hurried = {"benchmarks": ("darcy",), "sizes": (8, 12), "repeats": 1}
+    small = {"models": ("fno",), "benchmarks": ("darcy",), "sizes": (8, 12), "repeats": 1}
     scales = {"scale": "smoke", "growth_scale": "smoke"}
-    call = lambda: efficiency(("fno",), **hurried, **scales, runs=root / "runs", out=root / "out")  # noqa: E731
-    return root, call(), call
+    experiment = load("efficiency", runs=root / "runs", out=root / "out", **small, **scales)
+    return root, run(experiment), lambda: run(experiment)
 
 
 def test_a_study_measures_once_and_writes_its_page_and_charts(study):
@@ -296,13 +298,13 @@ def test_a_study_measures_once_and_writes_its_page_and_charts(study):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
-def test_the_page_tells_failures_and_verdicts(study, tmp_path):
+def test_the_page_tells_failures_and_verdicts(study):
     _, results, _ = study
-    told = {"claim": "CATO is free", "measured": "it is not", "verdict": "not shown"}
-    failed = [{"what": "growth of x", "why": "no memory"}]
-    write_page(results | {"claims": [told], "failed": failed}, tmp_path)
-    page = (tmp_path / "efficiency.md").read_text()
-    assert "| CATO is free | it is not | **not shown** |" in page
+    provenance = results["rows"][0]["provenance"]
+    failed = [{"what": "growth of x", "why": "no memory", "provenance": provenance}]
+    rows = [results["rows"][0] | {"model": name} for name in ("cato", "saot")]
+    page = page_of(results | {"rows": rows, "failed": failed})
+    assert "| Darcy: GFLOPs reduced by 69 % compared to SAOT | -0.0% more | **not shown** |" in page
     assert "growth of x: no memory" in page
     assert "operations 1.50, which agrees" in page
 
@@ -314,17 +316,18 @@ def test_a_measurement_that_fails_is_told_and_not_kept(tmp_path):
 
 
 def test_settings_that_mean_nothing_are_refused(tmp_path):
+    some = {"runs": tmp_path, "out": tmp_path}
     with pytest.raises(InputError, match="unknown model"):
-        efficiency(("nonsense",), runs=tmp_path, out=tmp_path)
+        load("efficiency", models=("nonsense",), **some)
     with pytest.raises(InputError, match="two sizes"):
-        efficiency(sizes=(32,), runs=tmp_path, out=tmp_path)
-    with pytest.raises(InputError, match="at least once"):
-        efficiency(repeats=0, runs=tmp_path, out=tmp_path)
+        run(load("efficiency", sizes=(32,), **some))
+    with pytest.raises(InputError, match="at least 1 for --repeats"):
+        run(load("efficiency", repeats=0, **some))
     with pytest.raises(InputError, match="elasticity is a cloud"):
-        efficiency(benchmarks=("elasticity",), runs=tmp_path, out=tmp_path)
+        run(load("efficiency", benchmarks=("elasticity",), **some))
 
 
-def test_references_are_measured_anew_with_the_recipe_they_are_built_by(tmp_path, monkeypatch):
+def test_variants_are_measured_anew_with_the_recipe_they_are_built_by(tmp_path, monkeypatch):
     settings = {"model": "full_attention", "scale": "smoke", "sizes": (8,), "repeats": 1}
     before = kept_at("growth", tmp_path, settings)
     wide = recipe("darcy", "small", "cato")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from matplotlib.collections import PathCollection, QuadMesh
 from PIL import Image
+from trials import trial
 
 from cato.benchmarks.view import DEFORMED
 from cato.errors import InputError
@@ -18,11 +19,11 @@ from cato.problem import Problem
 from cato.runs.folder import open_run
 from cato.runs.load import load_splits, load_surrogate
 from cato.viz.figures import Case
-from reproduce.compare import compare
-from reproduce.experiment import Setup
 from reproduce.figures.gallery import Answer, gallery_animation, gallery_figure
-from reproduce.gallery import compared_runs, gallery, write_page
-from reproduce.outcomes import median_sample
+from reproduce.pages import page_of
+from reproduce.results import median_sample
+from reproduce.runner import run as run_experiment
+from reproduce.studies.gallery import compared_runs, gallery
 
 NAMES = ("CATO", "SAOT", "Transolver")
 
@@ -131,11 +132,10 @@ def test_the_animation_has_a_frame_for_each_step(tmp_path):
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory):
     root = tmp_path_factory.mktemp("gallery")
-    folders = {"data": root / "data", "runs": root / "runs", "out": root / "compare"}
-    setup, models = Setup("smoke", workers=1, **folders), ["cato", "transolver"]
-    compare(models, ["darcy"], setup)
-    runs = compared_runs(["darcy"], setup, models)
-    return root, runs, gallery(runs, root / "out")
+    some = {"benchmarks": ("darcy",), "models": ("cato", "transolver"), "workers": 1, "share": 1}
+    run_experiment(trial("epochs", root, **some | {"out": root / "compare"}))
+    experiment = trial("gallery", root, **some)
+    return root, experiment, run_experiment(experiment)
 
 
 def test_the_sample_is_the_median_of_ours(compared):
@@ -150,11 +150,10 @@ def test_the_sample_is_the_median_of_ours(compared):
     assert not row["animated"]
 
 
-def test_the_page_follows_from_the_results(compared, tmp_path):
+def test_the_page_follows_from_the_results(compared):
     root, _, results = compared
     assert json.loads((root / "out/gallery.json").read_text()) == results
-    write_page(results, tmp_path)
-    page = (tmp_path / "gallery.md").read_text()
+    page = page_of(results)
     assert page == (root / "out/gallery.md").read_text()
     assert f"sample {results['rows'][0]['sample']} of" in page
     assert (root / "out/gallery-darcy.png").read_bytes().startswith(b"\x89PNG")
@@ -167,16 +166,16 @@ def test_the_page_follows_from_the_results(compared, tmp_path):
         (0.06, "that of CATO is 50% higher."),
     ],
 )
-def test_the_caption_says_who_is_best(compared, tmp_path, ours, words):
+def test_the_caption_says_who_is_best(compared, ours, words):
     _, _, results = compared
     row = results["rows"][0] | {"errors": {"cato": ours, "transolver": 0.04}}
-    write_page(results | {"rows": [row]}, tmp_path)
-    assert words in (tmp_path / "gallery.md").read_text()
+    assert words in page_of(results | {"rows": [row]})
 
 
 def test_missing_runs_are_named(compared, tmp_path):
-    root, runs, _ = compared
+    _, experiment, _ = compared
     with pytest.raises(InputError, match="darcy-smoke-saot-recipe-seed0"):
-        compared_runs(["darcy"], Setup("smoke", runs=root / "runs"), ["saot"])
+        compared_runs(replace(experiment, models=("saot",)))
+    runs = compared_runs(experiment)
     with pytest.raises(InputError, match="add a run of it on darcy"):
         gallery({"darcy": {"transolver": runs["darcy"]["transolver"]}}, tmp_path)

@@ -1,35 +1,52 @@
-"""Claims and their verdicts follow from the numbers in the results files."""
+"""Claims, verdicts and pages follow from the results files."""
 
 import json
+from pathlib import Path
 
 import pytest
 from PIL import Image
+from trials import measured
 
 from cato.benchmarks import BENCHMARKS
-from cato.cli.main import main
 from cato.errors import InputError
 from reproduce.claims import claims
-from reproduce.report import report
+from reproduce.cli import main
+from reproduce.experiment import all_experiments
+from reproduce.pages import write_all
+from reproduce.results import FORMAT, PROVENANCE, read_results, rows_of
+
+ROOT = Path(__file__).parents[2]
 
 
 def row(error, spread=None, **more):
-    fixed = {"errors": [error], "mean_predictor": 0.025}
+    fixed = {"errors": [error], "mean_predictor": 0.025, "provenance": measured()}
+    fixed |= {"diverged": 0, "frame_errors": None, "parameters": 1, "epochs": 1.0}
+    fixed |= {"seconds_per_sample": 0.1, "solver_seconds_per_sample": 0.2}
     return {"relative_l2": error, "spread": spread, **fixed, **more}
 
 
-def compared(ours, rivals, minutes=3.0):
+def compared(ours, rivals, name="time", minutes=3.0):
     """Results in which CATO has error `ours` and each rival its own, on all benchmarks."""
     rows = []
-    for name in BENCHMARKS:
-        model = "cato_pc" if name == "elasticity" else "cato"
-        rows.append(row(ours, benchmark=name, model=model))
-        rows += [row(error, benchmark=name, model=rival) for rival, error in rivals.items()]
+    for benchmark in BENCHMARKS:
+        model = "cato_pc" if benchmark == "elasticity" else "cato"
+        rows.append(row(ours, benchmark=benchmark, model=model))
+        rows += [row(error, benchmark=benchmark, model=rival) for rival, error in rivals.items()]
     return {
+        "format": FORMAT,
+        "experiment": name,
+        "kind": "compare",
         "settings": {"scale": "small", "minutes": minutes, "seeds": [0]},
-        "environment": {"cores": 2, "processor": "a chip"},
         "minutes": {"one": 6.0, "another": 12.0},
         "rows": rows,
     }
+
+
+def write(results, root):
+    folder = root / "studies" / results["experiment"]
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "compare.json").write_text(json.dumps(results))
+    return folder
 
 
 def test_studies_that_were_not_run_say_so():
@@ -40,51 +57,98 @@ def test_studies_that_were_not_run_say_so():
 
 
 def test_pages_are_written_from_the_files(tmp_path, capsys):
-    folder = tmp_path / "studies" / "time"
-    folder.mkdir(parents=True)
-    (folder / "compare.json").write_text(json.dumps(compared(0.01234, {"saot": 0.02})))
-    (folder / "compare.md").write_text("![what it shows](darcy.png)")
+    folder = write(compared(0.01234, {"saot": 0.02}), tmp_path)
     Image.new("RGB", (1, 1)).save(folder / "darcy.png")
-    main(["study", "report", "--results", str(folder.parent), "--out", str(tmp_path), "--json"])
+    words = ["pages", "--results", str(folder.parent), "--out", str(tmp_path)]
+    main([*words, "--json"])
     shown = json.loads(capsys.readouterr().out)["claims"]
     page, html = ((tmp_path / name).read_text() for name in ("results.md", "results.html"))
     for text in (page, html):
         assert "CATO 1.23%" in text
         assert "3 minutes each" in text
-        assert "Not run yet" in text
+        assert "not run yet" in text
         assert "make study-scaling" in text
-        assert "what it shows" in text
-        assert "which may be luck" in text  # what the verdict means
+        assert "at least one side has a single seed" in text.lower()  # what the verdict means
+    assert "CATO's median test sample" in html
     assert {line["verdict"] for line in shown} == {
         "shown with one seed",
-        "shown",
         "shown in part",
         "not run",
         "not testable without a GPU",
     }
-    assert "2 trainings of one thread each, 0.3 hours" in page
+    assert page.index("heatmap.png") < page.index("## Shown with one seed") < page.index("## Not")
+    assert "2 trainings of one thread each, 0.3 core hours" in page
+    assert (folder.parent / "heatmap.png").stat().st_size > 5000
+    main([*words, "--check"])
+    (folder / "compare.md").write_text("edited")
+    with pytest.raises(SystemExit):
+        main([*words, "--check"])
+    assert "1 pages differ from the results files" in capsys.readouterr().err
 
 
 def test_a_training_that_two_studies_share_costs_once(tmp_path):
-    for study in ("time", "epochs"):
-        (tmp_path / study).mkdir()
-        (tmp_path / study / "compare.json").write_text(json.dumps(compared(0.01, {"saot": 0.02})))
-    report(tmp_path, tmp_path)
-    assert "2 trainings of one thread each, 0.3 hours" in (tmp_path / "results.md").read_text()
+    for name, minutes in (("time", 3.0), ("epochs", None)):
+        results = compared(0.01, {"saot": 0.02}, name, minutes)
+        results["settings"]["share"] = 1.0
+        write(results, tmp_path)
+    write_all(tmp_path / "studies", tmp_path)
+    text = (tmp_path / "results.md").read_text()
+    assert "2 trainings of one thread each, 0.3 core hours" in text
 
 
-def test_results_of_another_version_are_an_error(tmp_path):
-    old = compared(0.01, {"saot": 0.02})
-    del old["rows"][0]["mean_predictor"]
-    (tmp_path / "time").mkdir()
-    (tmp_path / "time" / "compare.json").write_text(json.dumps(old))
-    with pytest.raises(InputError, match="of time lack 'mean_predictor': another version"):
-        report(tmp_path, tmp_path)
-    (tmp_path / "time" / "compare.json").write_text("{")
-    with pytest.raises(InputError, match="results of time"):
-        report(tmp_path, tmp_path)
+def test_results_of_another_version_are_an_error_and_bugs_are_not(tmp_path):
+    folder = write(compared(0.01, {"saot": 0.02}) | {"format": 1}, tmp_path)
+    with pytest.raises(InputError, match="has results of format 1, expected 2: another version"):
+        write_all(folder.parent, tmp_path)
+    (folder / "compare.json").write_text("{")
+    with pytest.raises(InputError, match="cannot be read"):
+        write_all(folder.parent, tmp_path)
+    broken = compared(0.01, {"saot": 0.02})
+    del broken["rows"][0]["mean_predictor"]
+    write(broken, tmp_path)
+    with pytest.raises(KeyError, match="mean_predictor"):
+        write_all(folder.parent, tmp_path)
 
 
 def test_an_empty_folder_is_an_error(tmp_path):
     with pytest.raises(InputError, match="holds no results"):
-        report(tmp_path, tmp_path)
+        write_all(tmp_path, tmp_path)
+
+
+@pytest.mark.parametrize("experiment", all_experiments(), ids=lambda e: e.name)
+def test_every_committed_row_has_its_provenance(experiment):
+    rows = list(rows_of(read_results(ROOT / experiment.results)))
+    assert rows
+    for line in rows:
+        assert set(PROVENANCE) <= set(line["provenance"])
+        assert all(line["provenance"][name] not in (None, "", {}) for name in PROVENANCE)
+
+
+def test_the_committed_pages_are_those_of_the_results():
+    write_all(ROOT / "docs/studies", ROOT / "docs", check=True)
+
+
+def test_experiments_are_listed(capsys):
+    main(["--json"])
+    listed = json.loads(capsys.readouterr().out)["experiments"]
+    assert {"name": "time", "kind": "compare"}.items() <= listed[5].items()
+    main([])
+    assert "lr-sweep" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["rates"], "now `python -m reproduce lr-sweep`"),
+        (["nonsense"], "no experiment 'nonsense'; choose one of theory"),
+        (["theory", "--models", "cato"], "theory has no --models; leave it out"),
+        (["time", "--benchmarks", "moon"], "moon"),
+    ],
+)
+def test_bad_commands_are_one_line(words, message, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(words)
+    assert stop.value.code == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1

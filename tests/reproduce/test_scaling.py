@@ -5,19 +5,21 @@ import json
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from trials import measured, trial
 
 from cato.data.dataset import load_dataset
 from cato.errors import InputError
 from cato.runs.folder import open_run
 from cato.runs.load import data_spec
-from reproduce import scaling as module
-from reproduce.experiment import Setup
-from reproduce.outcomes import log_slope
-from reproduce.scaling import plan, scaling, write_page
+from reproduce.experiment import definitions, load
+from reproduce.pages import page_of
+from reproduce.results import log_slope
+from reproduce.runner import run
+from reproduce.studies.scaling import draw, plan
 
 
 def test_one_quantity_at_a_time_and_the_recipe_once():
-    points = list(plan("darcy", Setup(share=0.5), 0))
+    points = list(plan("darcy", load("scaling", share=0.5), 0))
     assert len(points) == 2 * 16
     assert len({point.job for point in points}) == 2 * (16 - 3)  # the recipe is on all four axes
     by_axis = {(p.model, p.axis, p.value): p.config for p in points}
@@ -48,6 +50,7 @@ def row(model, axis, value, error):
         "relative_l2": error,
         "mean_predictor": 0.2,
         "spread": None,
+        "provenance": measured(),
     }
 
 
@@ -62,13 +65,10 @@ def row(model, axis, value, error):
 def test_the_verdict_follows_the_numbers(rival, verdict, tmp_path):
     rows = [row("cato", "depth", 1, 0.04), row("cato", "depth", 2, 0.02)]
     rows += [row("transolver", "depth", n, rival) for n in (1, 2)]
-    slopes = [
-        {"benchmark": "pipe", "model": model, "axis": "depth", "slope": number}
-        for model, number in (("cato", -1.0), ("transolver", 0.0))
-    ]
     settings = {"scale": "small", "share": 1.0, "seeds": [0]}
-    write_page({"settings": settings, "rows": rows, "slopes": slopes}, tmp_path)
-    page = (tmp_path / "scaling.md").read_text()
+    results = {"experiment": "scaling", "kind": "scaling", "settings": settings, "rows": rows}
+    page = page_of(results)
+    draw(results, tmp_path)
     assert verdict in page
     assert "| depth | CATO | 1: 4.00%, 2: 2.00% | -1.00 |" in page
     assert (tmp_path / "scaling-pipe.png").exists()
@@ -76,24 +76,24 @@ def test_the_verdict_follows_the_numbers(rival, verdict, tmp_path):
 
 def test_the_whole_study(tmp_path, monkeypatch):
     """Resolutions are generated, smaller sets are the first samples of the scale's file."""
-    axes = {"darcy": {"samples": (1 / 2, 1), "resolution": (1 / 2, 1)}}
-    monkeypatch.setattr(module, "AXES", axes)
-    folders = {"data": tmp_path / "data", "runs": tmp_path / "runs", "out": tmp_path / "out"}
-    results = scaling(["darcy"], Setup("smoke", share=0.1, workers=2, **folders))
+    axes = {"darcy": {"rival": "saot", "samples": (1 / 2, 1), "resolution": (1 / 2, 1)}}
+    monkeypatch.setitem(definitions(), "scaling", axes)
+    experiment = trial("scaling", tmp_path, benchmarks=("darcy",), share=0.1)
+    results = run(experiment)
     assert len(results["rows"]) == 8
-    assert len(list(folders["runs"].glob("*/job.json"))) == 6
-    assert json.loads((folders["out"] / "scaling.json").read_text()) == results
-    files = {path.name for path in folders["data"].glob("*.h5")}
+    assert len(list(experiment.runs.glob("*/job.json"))) == 6
+    assert json.loads(experiment.results.read_text()) == results
+    files = {path.name for path in experiment.data.glob("*.h5")}
     assert files == {"darcy-smoke-seed0.h5", "darcy-smoke-seed0-r8.h5"}
-    whole = load_dataset("darcy", "smoke", root=folders["data"])
-    some = load_dataset("darcy", "smoke", count=12, root=folders["data"])
+    whole = load_dataset("darcy", "smoke", root=experiment.data)
+    some = load_dataset("darcy", "smoke", count=12, root=experiment.data)
     assert len(some.train) == 12
     assert some.train.targets.equal(whole.train.targets[:12])
     assert some.test.targets.equal(whole.test.targets)
-    half = open_run(next(folders["runs"].glob("*cato*n12*seed0")))
+    half = open_run(next(experiment.runs.glob("*cato*n12*seed0")))
     assert half.log()[-1]["step"] == half.config.train.steps
 
 
 def test_other_benchmarks_are_refused(tmp_path):
     with pytest.raises(InputError, match="studied on darcy, pipe; got airfoil"):
-        scaling(["airfoil"], Setup(data=tmp_path))
+        run(trial("scaling", tmp_path, benchmarks=("airfoil",)))

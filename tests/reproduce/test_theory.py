@@ -1,6 +1,7 @@
 """The theory's exact parts hold exactly, its inequalities in every draw, its orders as proven."""
 
 import json
+from dataclasses import replace
 from math import pi, sqrt
 
 import pytest
@@ -11,6 +12,9 @@ from hypothesis import strategies as st
 
 from cato.errors import InputError
 from cato.models.cato.grid import Cato
+from reproduce.experiment import load
+from reproduce.pages import page_of
+from reproduce.runner import run
 from reproduce.theory import experiments
 from reproduce.theory.construction import (
     Channels,
@@ -38,7 +42,6 @@ from reproduce.theory.operators import (
     random_remainder,
     sharp_operator,
 )
-from reproduce.theory_study import theory, write_page
 
 SHAPE = (6, 5)
 SAMPLES = bend(20, 18).flatten(0, 1)
@@ -273,7 +276,7 @@ def quick(monkeypatch):
 
 
 def test_study_writes_numbers_page_and_figures(tmp_path, quick):
-    results = theory(tmp_path, seed=1)
+    results = run(replace(load("theory"), seeds=(1,), out=tmp_path))
     assert json.loads((tmp_path / "theory.json").read_text()) == results
     page = (tmp_path / "theory.md").read_text()
     for name in ("realisation", "stability", "theorem"):
@@ -282,5 +285,4 @@ def test_study_writes_numbers_page_and_figures(tmp_path, quick):
     assert "None of 36 draws exceeds the bound" in page
     assert results["theorem"]["chart_effect"] == 0
     results["stability"]["rows"][0]["violations"] = 2
-    write_page(results, tmp_path)
-    assert "2 of 36 draws exceed the bound" in (tmp_path / "theory.md").read_text()
+    assert "2 of 36 draws exceed the bound" in page_of(results)

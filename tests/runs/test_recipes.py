@@ -18,7 +18,7 @@ from cato.inference.evaluate import evaluate_run
 from cato.models.registry import MODELS, build_model, model_entry
 from cato.runs.settings import command_of, recipe, run_config
 from cato.training.train import train
-from reproduce.lr_sweep import settings_of
+from reproduce.studies.lr_sweep import settings_of
 
 ROOT = Path(__file__).parents[2]
 TABLES = {

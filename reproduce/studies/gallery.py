@@ -3,7 +3,7 @@
 The sample is not picked by eye: it is the test sample on which CATO's error is the median.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,37 +12,34 @@ from torch import Tensor
 
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
-from cato.files import write_json
 from cato.inference.evaluate import solve_all
 from cato.models.registry import default_model, model_entry
 from cato.physics import relative_l2
 from cato.progress import progress_bar
 from cato.runs.folder import Run, open_run
 from cato.runs.load import load_splits, load_surrogate
-from cato.runs.provenance import environment
 from cato.viz.figures import case_of
-from reproduce.compare import models_for, plan
-from reproduce.experiment import Setup
+from reproduce.experiment import Experiment
+from reproduce.figures import save_figure
 from reproduce.figures.gallery import Answer, gallery_animation, gallery_figure
 from reproduce.jobs import figures_of, is_done
-from reproduce.outcomes import median_sample
-from reproduce.pages import save_figure, save_page
+from reproduce.results import Row, median_sample, provenance_of
+from reproduce.studies.compare import models_for, plan
 
-MODELS = ("cato", "saot", "transolver")
-"""Those of the paper's pictures."""
+SUMMARY = ("rows", ("benchmark", "sample", "errors", "mean_errors"))
 
 
-def gallery(
-    runs: Mapping[str, Mapping[str, Run]], out: Path = Path("results/gallery")
-) -> dict[str, Any]:
-    """Write gallery.json, gallery.md, a picture per benchmark and a GIF where there is a rollout.
+def run(experiment: Experiment) -> Row:
+    """Draw every benchmark with the runs of a finished comparison."""
+    return gallery(compared_runs(experiment), experiment.out)
+
+
+def gallery(runs: Mapping[str, Mapping[str, Run]], out: Path) -> Row:
+    """Draw a picture per benchmark, and a GIF of rollouts; returns the rows.
 
     Args:
         runs: Trained runs by benchmark and model; CATO, or CATO-PC on clouds, must be among them.
-        out: Folder of the results.
-
-    Returns:
-        The contents of gallery.json.
+        out: Folder of the pictures.
     """
     rows = []
     with progress_bar("gallery", sum(map(len, runs.values()))) as bar:
@@ -52,29 +49,21 @@ def gallery(
             rows.append(_show(benchmark, group, out))
             done += len(group)
         bar(done)
-    results = {"environment": environment(), "rows": rows}
-    write_json(out / "gallery.json", results)
-    write_page(results, out)
-    return results
+    return {"rows": rows}
 
 
-def compared_runs(
-    benchmarks: Sequence[str], setup: Setup, models: Sequence[str] = MODELS
-) -> dict[str, dict[str, Run]]:
-    """The finished runs of a comparison by benchmark and model, those of the first seed.
-
-    Args:
-        benchmarks: Their names.
-        setup: Of the trainings.
-        models: Their names; "cato" means CATO-PC where the benchmark is a cloud.
-    """
-    able = {benchmark: models_for(benchmark, setup.scale, models) for benchmark in benchmarks}
-    jobs, runs = plan(able, setup, setup.seeds[:1]), setup.runs
+def compared_runs(experiment: Experiment) -> dict[str, dict[str, Run]]:
+    """The finished runs of a comparison with the first seed, by benchmark and model."""
+    able = {
+        benchmark: models_for(benchmark, experiment.scale, experiment.models)
+        for benchmark in experiment.all_benchmarks
+    }
+    jobs, runs = plan(able, experiment, experiment.seeds[:1]), experiment.runs
     missing = [name for name in jobs if not is_done(runs / name)]
     if missing:
         raise InputError(
             f"{len(missing)} of {len(jobs)} runs are not finished in {runs} (first: {missing[0]}); "
-            f"train them with `python -m reproduce compare`, with the same models, scale and budget"
+            "train them with `python -m reproduce time`, with the same models, scale and budget"
         )
     found: dict[str, dict[str, Run]] = {}
     for name, config in jobs.items():
@@ -83,7 +72,7 @@ def compared_runs(
 
 
 def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:
-    """Draw one benchmark and return what is in the picture."""
+    """Draw one benchmark; returns its row."""
     problem = get_benchmark(benchmark).problem(next(iter(runs.values())).config.scale)
     ours = default_model(problem)
     if ours not in runs:
@@ -116,6 +105,8 @@ def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:
         "mean_errors": {name: found.mean().item() for name, found in errors.items()},
         "beaten": {name: _share_beaten(errors[ours], errors[name]) for name in errors},
         "animated": is_animated,
+        "provenance": provenance_of(list(runs.values()))
+        | {"settings": {name: provenance_of([run])["settings"] for name, run in runs.items()}},
     }
 
 
@@ -129,38 +120,32 @@ def _share_beaten(ours: Tensor, theirs: Tensor) -> float:
     return (ours < theirs).to(torch.float64).mean().item()
 
 
-def write_page(results: dict[str, Any], out: Path) -> None:
-    """gallery.md, from the results alone."""
-    lines = [
-        "Each picture shows one test sample: that on which the first model of the table has its "
-        "median error, not a chosen one. Truth and predictions share one colour scale, that of the "
-        "truth; the error maps (prediction minus truth) of all models share another. Errors are "
-        "relative L2 errors of the sample, over all frames where there are several.",
-    ]
+def page(results: Row) -> dict[str, Any]:
+    """A table and a caption for each benchmark."""
+    benchmarks = []
     for row in results["rows"]:
-        name, title = row["benchmark"], get_benchmark(row["benchmark"]).title
-        lines += ["", f"## {title}", "", *_table(row), "", _caption(row)]
-        lines += ["", f"![{title}: truth, predictions and errors](gallery-{name}.png)"]
-        if row["animated"]:
-            lines += ["", f"![{title}: the rollout in time](gallery-{name}.gif)"]
-    save_page(out, "gallery", "Models side by side, in pictures", lines)
-
-
-def _table(row: dict[str, Any]) -> list[str]:
-    ours = row["chosen_by"]
-    names = [ours, *(name for name in row["errors"] if name != ours)]
-    lines = [
-        f"| model | error of the sample | mean error | samples on which {model_entry(ours).title} "
-        "is better |",
-        "|---|---|---|---|",
-    ]
-    for name in names:
-        beaten = "" if name == ours else f"{row['beaten'][name]:.0%}"
-        lines.append(
-            f"| {model_entry(name).title} | {row['errors'][name]:.2%} "
-            f"| {row['mean_errors'][name]:.2%} | {beaten} |"
+        ours = row["chosen_by"]
+        names = [ours, *(name for name in row["errors"] if name != ours)]
+        table = [
+            [
+                model_entry(name).title,
+                f"{row['errors'][name]:.2%}",
+                f"{row['mean_errors'][name]:.2%}",
+                "" if name == ours else f"{row['beaten'][name]:.0%}",
+            ]
+            for name in names
+        ]
+        name, title = row["benchmark"], model_entry(ours).title
+        benchmarks.append(
+            {
+                "name": name,
+                "ours": title,
+                "rows": table,
+                "caption": _caption(row),
+                "animated": row["animated"],
+            }
         )
-    return lines
+    return {"benchmarks": benchmarks}
 
 
 def _caption(row: dict[str, Any]) -> str:

@@ -23,36 +23,46 @@ import torch
 from cato.benchmarks import get_benchmark
 from cato.benchmarks.view import Window
 from cato.data.dataset import Dataset
-from cato.files import write_json
 from cato.models.cato.chart import Chart
 from cato.models.contract import Operator
 from cato.models.registry import build_model, model_entry
 from cato.progress import progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import load_splits, load_surrogate
-from cato.runs.settings import RunConfig
+from cato.runs.settings import Changes, RunConfig
 from cato.surrogate import Surrogate
 from cato.viz.chart import Space, spaces_figure
-from reproduce.ablation import one_change
-from reproduce.chart_page import ANISOTROPIC, write_page
-from reproduce.experiment import Changes, Setup
-from reproduce.outcomes import outcome
-from reproduce.pages import save_figure
+from reproduce.experiment import Experiment
+from reproduce.figures import save_figure
+from reproduce.results import Row, by_benchmark, outcome, percent, provenance_of
+from reproduce.verdicts import check_observed, combine, compare_to_rivals
 
+SUMMARY = ("spaces", ("benchmark", "space", "seed", "first", "dimension", "folded"))
+PAPER_ERRORS = {"learned": 0.0041, "normalised": 0.0045}
+PAPER_SHARES, PAPER_DIMENSION = (0.94, 0.06), 1.126
+"""The paper's numbers, of one benchmark that it does not name."""
+ANISOTROPIC = 0.9
+"""Share of the first component from which a chart counts as nearly one-dimensional."""
 KINDS: dict[str, Changes] = {
     "learned": {},
     "normalised": {"model": {"chart": "normalised"}},
     "raw": {"model": {"chart": "raw"}},
     "none": {"model": {"chart": "none"}},
 }
-"""Charts and what they change in the recipe."""
+"""Kinds of chart and the settings that they change in the recipe."""
 COMPARED = ("airfoil", "darcy")
-"""Benchmarks on which every kind is trained; on the others the learned one alone."""
+"""Benchmarks on which every kind is trained; on the others only the learned one is."""
 NUM_RANDOM = 100
-"""Untrained charts looked at for each benchmark."""
+"""Untrained charts measured for each benchmark."""
 
-Look = tuple[list[dict[str, Any]], dict[str, Any]]
-"""The spaces of one benchmark, and what random charts are like on it."""
+
+class ChartStats(NamedTuple):
+    """Statistics of the charts of one benchmark."""
+
+    spaces: list[Row]
+    """One row for each coordinate space and seed."""
+    random: Row
+    """Means over random untrained charts."""
 
 
 class Principal(NamedTuple):
@@ -110,61 +120,37 @@ def along_shares(nodes: np.ndarray) -> np.ndarray:
     return np.array([part.var(axis=axis).mean() / part.var() for axis, part in enumerate(parts)])
 
 
-def chart(benchmarks: Sequence[str], setup: Setup) -> dict[str, Any]:
-    """Train what is missing and write chart.json, chart.md and a picture for each benchmark.
-
-    Args:
-        benchmarks: Their names.
-        setup: Of the trainings; the ablation study's folder of runs has some of them.
-
-    Returns:
-        The contents of chart.json.
-    """
-    jobs, names = plan(benchmarks, setup)
-    finished = setup.train(jobs, "chart")
+def run(experiment: Experiment) -> Row:
+    """Train CATO with each kind of chart, then measure and draw the learned charts."""
+    jobs: dict[str, RunConfig] = {}
+    names: dict[tuple[str, str], list[str]] = {}
+    for seed in experiment.seeds:
+        for benchmark in experiment.all_benchmarks:
+            for kind in KINDS if benchmark in COMPARED else ("learned",):
+                job, jobs[job] = experiment.one_change(benchmark, KINDS[kind], seed)
+                names.setdefault((benchmark, kind), []).append(job)
+    finished = experiment.train(jobs)
     groups = {key: [finished[job] for job in group] for key, group in names.items()}
-    looks = _look_at_all([groups[benchmark, "learned"] for benchmark in benchmarks], setup.out)
-    results = {
-        **setup.record(finished),
-        "spaces": [row for rows, _ in looks for row in rows],
-        "random": [untrained for _, untrained in looks],
+    stats = []
+    with progress_bar("charts", len(experiment.all_benchmarks)) as bar:
+        for done, benchmark in enumerate(experiment.all_benchmarks):
+            bar(done, benchmark)
+            stats.append(_chart_stats(groups[benchmark, "learned"], experiment.out))
+        bar(len(stats))
+    return {
+        **experiment.record(finished),
+        "spaces": [row for found in stats for row in found.spaces],
+        "random": [found.random for found in stats],
         "errors": [
             {"benchmark": benchmark, "chart": kind, **outcome(group)}
             for (benchmark, kind), group in groups.items()
             if benchmark in COMPARED
         ],
     }
-    write_json(setup.out / "chart.json", results)
-    write_page(results, setup.out)
-    return results
 
 
-def plan(
-    benchmarks: Sequence[str], setup: Setup
-) -> tuple[dict[str, RunConfig], dict[tuple[str, str], list[str]]]:
-    """The settings of every training by its name, and the names by benchmark and kind of chart."""
-    jobs: dict[str, RunConfig] = {}
-    names: dict[tuple[str, str], list[str]] = {}
-    for seed in setup.seeds:
-        for benchmark in benchmarks:
-            for kind in KINDS if benchmark in COMPARED else ("learned",):
-                job, jobs[job] = one_change(setup, benchmark, KINDS[kind], seed)
-                names.setdefault((benchmark, kind), []).append(job)
-    return jobs, names
-
-
-def _look_at_all(groups: list[list[Run]], out: Path) -> list[Look]:
-    looks = []
-    with progress_bar("charts", len(groups)) as bar:
-        for done, runs in enumerate(groups):
-            bar(done, runs[0].config.benchmark)
-            looks.append(_look(runs, out))
-        bar(len(groups))
-    return looks
-
-
-def _look(runs: list[Run], out: Path) -> Look:
-    """The spaces of one benchmark in figures and as a picture, and what random charts are like."""
+def _chart_stats(runs: list[Run], out: Path) -> ChartStats:
+    """Measure and draw the spaces of one benchmark, and measure random charts on it."""
     benchmark = runs[0].config.benchmark
     test = load_splits(runs[0].config).test
     surrogate = load_surrogate(runs[0])
@@ -179,7 +165,13 @@ def _look(runs: list[Run], out: Path) -> Look:
         spaces["untrained", seed] = through(untrained_chart(run, seed), seen)
         spaces["learned", seed] = through(chart_of(load_surrogate(run).model), seen)
     rows = [
-        {"benchmark": benchmark, "space": space, "seed": seed, **describe(test, samples)}
+        {
+            "benchmark": benchmark,
+            "space": space,
+            "seed": seed,
+            **describe(test, samples),
+            "provenance": provenance_of([r for r in runs if seed in (None, r.config.train.seed)]),
+        }
         for (space, seed), samples in spaces.items()
     ]
     first = runs[0].config.train.seed
@@ -193,13 +185,15 @@ def _look(runs: list[Run], out: Path) -> Look:
         for seed in range(NUM_RANDOM)
     ]
     firsts = np.array([found.shares[0] for found in at_random])
-    return rows, {
+    random = {
         "benchmark": benchmark,
         "num_charts": NUM_RANDOM,
         "first": float(firsts.mean()),
         "dimension": float(np.mean([found.dimension for found in at_random])),
         "anisotropic": float((firsts >= ANISOTROPIC).mean()),
+        "provenance": provenance_of(runs),
     }
+    return ChartStats(rows, random)
 
 
 def nodes_of(data: Dataset, surrogate: Surrogate | None = None) -> list[np.ndarray]:
@@ -268,3 +262,80 @@ def _picture(run: Run, data: Dataset, shown: dict[str, list[np.ndarray]], out: P
     title = f"{model_entry(config.model_name).title} on {get_benchmark(config.benchmark).title}"
     figure = spaces_figure(data.problem, spaces, title, in_proportion=True)
     save_figure(figure, out / f"chart-{config.benchmark}.png")
+
+
+def one_dimensional(rows: list[Row]) -> str:
+    """Whether training made the charts of a benchmark nearly one-dimensional, seed by seed."""
+    grid = _of(rows, "physical")[0]["first"]
+    pairs = list(zip(_of(rows, "untrained"), _of(rows, "learned"), strict=True))
+    met = [
+        after["first"] >= ANISOTROPIC and after["first"] > max(before["first"], grid)
+        for before, after in pairs
+    ]
+    return combine([check_observed(is_true, len(pairs)) for is_true in met])
+
+
+def page(results: Row) -> dict[str, Any]:
+    """Summary, errors by kind of chart, and all statistics of each benchmark."""
+    spaces = by_benchmark(results["spaces"])
+    summary, benchmarks = [], []
+    for random in results["random"]:
+        name = random["benchmark"]
+        rows = spaces[name]
+        before, after = _of(rows, "untrained"), _of(rows, "learned")
+        cells = [one_dimensional(rows), f"{_of(rows, 'physical')[0]['first']:.1%}"]
+        cells += [_firsts(before), _firsts(after)]
+        cells.append(", ".join(f"{row['dimension']:.3f}" for row in after))
+        summary.append([get_benchmark(name).title, *cells, f"{random['anisotropic']:.0%}"])
+        gains = [100 * (b["first"] - a["first"]) for a, b in zip(before, after, strict=True)]
+        table = [_cells(row) for row in rows]
+        benchmarks.append({"name": name, "rows": table, "gains": gains, "random": random})
+    return {
+        "summary": summary,
+        "benchmarks": benchmarks,
+        "errors": [_errors(name, rows) for name, rows in by_benchmark(results["errors"]).items()],
+        "anisotropic": ANISOTROPIC,
+        "paper": {"errors": PAPER_ERRORS, "shares": PAPER_SHARES, "dimension": PAPER_DIMENSION},
+    }
+
+
+def _cells(row: Row) -> list[str]:
+    return [
+        row["space"] + ("" if row["seed"] is None else f", seed {row['seed']}"),
+        _shares(row["shares"]),
+        f"{row['dimension']:.3f}",
+        f"{_shares(row['mean_shares'])}; {row['mean_dimension']:.3f}",
+        "–" if row["folded"] is None else f"{row['folded']:.1%}",
+        "–" if row["along"] is None else _shares(row["along"]),
+    ]
+
+
+def _errors(name: str, rows: list[Row]) -> dict[str, Any]:
+    """The kinds of chart on one benchmark, and whether the learned one is better."""
+    found = {row["chart"]: row for row in rows}
+    learned, normalised = found["learned"], found["normalised"]
+    lines = [
+        [
+            kind,
+            percent(row["relative_l2"], row["spread"]),
+            "" if row is learned else f"{row['relative_l2'] / learned['relative_l2'] - 1:+.1%}",
+            percent(row["validation"], row["validation_spread"]),
+            str(PAPER_ERRORS.get(kind, "")),
+        ]
+        for kind, row in found.items()
+    ]
+    gain = 1 - learned["relative_l2"] / normalised["relative_l2"]
+    verdict = compare_to_rivals(learned, [normalised])
+    return {"name": name, "rows": lines, "verdict": verdict, "gain": gain}
+
+
+def _of(rows: list[Row], space: str) -> list[Row]:
+    return [row for row in rows if row["space"] == space]
+
+
+def _firsts(rows: list[Row]) -> str:
+    return ", ".join(f"{row['first']:.1%}" for row in rows)
+
+
+def _shares(values: list[float]) -> str:
+    return " / ".join(f"{value:.1%}" for value in values)

@@ -1,4 +1,4 @@
-"""What CATO's cost is compared with: its attention alone, full attention, no compiled loops."""
+"""Variants of CATO that its cost is compared with: attention alone, full, not compiled."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -86,7 +86,7 @@ class AxialAlone(nn.Module):
             attend(self.qkv, self.turns, self.heads)
 
 
-REFERENCES: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {
+VARIANTS: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {
     "axial_attention": ("CATO's attention alone", AxialAlone),
     "full_attention": ("CATO with full attention", full_attention),
     "plain_cato": ("CATO in PyTorch's operations", plain_cato),
@@ -95,5 +95,5 @@ REFERENCES: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {
 
 
 def title_of(name: str) -> str:
-    """Of a reference or a model of the library."""
-    return REFERENCES[name][0] if name in REFERENCES else model_entry(name).title
+    """Title of a variant or of a model of the library."""
+    return VARIANTS[name][0] if name in VARIANTS else model_entry(name).title
