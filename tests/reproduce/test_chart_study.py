@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from cato.training.prepare import prepare
+from cato.training.loop import new_model, prepare
 from hypothesis import given
 from hypothesis import strategies as st
 from trials import trial
