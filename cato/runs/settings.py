@@ -3,7 +3,7 @@
 Settings start from a recipe, a small TOML file per benchmark with a table for each scale. It holds
 only what differs from the defaults: `all.train` and `all.loss` for every model, `NAME.model`,
 `NAME.loss` and `NAME.train` for one. User data have a recipe too, which is then fitted to the size
-of the data (`cato.runs.fit_recipe`). Changes come last, and the result is validated once.
+of the data (`cato.runs.user_settings`). Changes come last, and the result is validated once.
 """
 
 import shlex
