@@ -63,17 +63,10 @@ class ServedModel:
         problem = self.problem
         frames = [] if problem.time == "steady" else [problem.num_steps]
         return {
+            **problem.to_dict(),
             "name": self.name,
             "version": self.version,
             "problem": problem.name,
-            "geometry": problem.geometry,
-            "shape": list(problem.shape),
-            "inputs": list(problem.inputs),
-            "outputs": list(problem.outputs),
-            "dimension": problem.dimension,
-            "periodic": list(problem.periodic),
-            "time": problem.time,
-            "num_steps": problem.num_steps,
             "inputs_shape": ["samples", *problem.shape, problem.num_inputs],
             "coords_shape": ["samples", *problem.shape, problem.dimension],
             "outputs_shape": ["samples", *frames, *problem.shape, problem.num_outputs],

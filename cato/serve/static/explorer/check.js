@@ -97,7 +97,7 @@ export class Check {
       ["error", `${figure(100 * error)} %`, "relative L2 error of the model"],
       ["solver", inWords(facts.seconds), `solver${facts.compiled ? ", compiled for the first time" : ""}${prediction.past.length ? ", including the given frames" : ""}`],
       ["model", inWords(prediction.seconds), "model, same machine"],
-      ["ratio", `${figure(Number((facts.seconds / prediction.seconds).toPrecision(2)))} ×`, "speed-up"],
+      ["ratio", `${figure(Number((facts.seconds / prediction.seconds).toPrecision(2)))} ×`, facts.compiled ? "speed-up, including compilation" : "speed-up"],
     ];
     const verdict = find("verdict");
     verdict.replaceChildren(...parts.map(([name, value, words]) => {
