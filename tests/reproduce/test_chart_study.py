@@ -6,13 +6,13 @@ import math
 import numpy as np
 import pytest
 import torch
-from cato.training.loop import new_model, prepare
 from hypothesis import given
 from hypothesis import strategies as st
 from trials import trial
 
 from cato.runs.folder import open_run
 from cato.runs.load import load_splits
+from cato.training.loop import new_model, prepare
 from reproduce.pages import page_of
 from reproduce.runner import run as run_experiment
 from reproduce.studies import chart as study
