@@ -1,4 +1,4 @@
-"""Writing files so that a kill at any moment leaves either the old file or the new one, whole."""
+"""Writing files so that a kill at any moment leaves either the old file or the complete new one."""
 
 import hashlib
 import json
@@ -16,8 +16,8 @@ from cato.errors import InputError
 def atomic_write(path: Path) -> Iterator[Path]:
     """Yield a temporary path in the same folder that becomes `path` if the block succeeds.
 
-    The data are on disk (fsync) before the name changes. A full disk or a read-only folder is an
-    `InputError` and leaves what was there before.
+    The data are on disk (fsync) before the rename. A full disk or a read-only folder raises an
+    `InputError` and leaves the old file untouched.
     """
     path = Path(path)
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.tmp")

@@ -1,4 +1,4 @@
-"""Progress bars with time left, on standard error so that standard output stays for results."""
+"""Progress bars with remaining time, on standard error: standard output is for results."""
 
 import os
 import sys
@@ -20,29 +20,29 @@ console = Console(stderr=True, highlight=False)
 
 
 def is_first_process() -> bool:
-    """Whether this process speaks for all that train together."""
+    """Whether this is the first of the processes that train together, which prints for all."""
     return os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0")) == "0"
 
 
 def note(message: str) -> None:
-    """Tell the user something on standard error; results go to standard output."""
+    """Print a message on standard error, from the first process only."""
     if is_first_process():
         console.print(message, soft_wrap=True, markup=False)
 
 
 class Bar(Protocol):
-    """Call it with the number of finished units and, optionally, what to show behind the bar."""
+    """Call it with the number of finished units and, optionally, a note to show after the bar."""
 
     def __call__(self, completed: float, note: str = "") -> None:
-        """Report where the work stands."""
+        """Update the bar."""
 
 
 @contextmanager
 def progress_bar(label: str, total: float) -> Iterator[Bar]:
-    """Show a bar while the block runs; the block reports through the yielded function.
+    """Show a bar while the block runs; the block updates it through the yielded function.
 
-    On a terminal the bar is drawn in place. Elsewhere (a log file, CI) a plain line is printed at
-    the first note and at each tenth of the way, so that a log tells how far a long job is.
+    On a terminal the bar is drawn in place. Elsewhere (a log file, CI) a line is printed at the
+    first note and after every 10 %.
     """
     if not is_first_process():
         yield lambda completed, note="": None

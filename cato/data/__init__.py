@@ -1,5 +1,5 @@
-"""Benchmarks, their generation, the on-disk store and normalisation.
+"""Datasets: generation, the on-disk store, loading and normalisation.
 
 `cato.data.dataset.load_dataset` loads (and generates) a benchmark, `Dataset.from_arrays` takes your
-own arrays. Nothing is imported here: the workers of a generation must start without torch.
+arrays. Nothing is imported here, because the worker processes of a generation do not import torch.
 """

@@ -1,4 +1,4 @@
-"""Data sets in memory, as the models see them: nodes flattened, float32, checked on the way in."""
+"""Datasets in memory, as models see them: flattened nodes, float32, validated."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from cato.problem import Problem
 
 
 class Batch(NamedTuple):
-    """Some samples. With time, targets are (B, T, N, C_out)."""
+    """Some samples. For problems in time, targets are (B, T, N, C_out)."""
 
     coords: Float[Tensor, "B N D"]
     inputs: Float[Tensor, "B N C_in"]
@@ -33,11 +33,11 @@ class Dataset:
     """Samples of one problem in physical units; row-major nodes.
 
     Attributes:
-        problem: What they are samples of.
+        problem: The problem they are samples of.
         coords: Node positions, (N, D) shared by all samples or (S, N, D).
         inputs: Input channels.
-        targets: Output channels; with time (S, T, N, C_out).
-        mask: Clouds of different sizes: False marks padding.
+        targets: Output channels; for problems in time (S, T, N, C_out).
+        mask: False marks padding, in clouds of different sizes.
     """
 
     problem: Problem
@@ -57,15 +57,15 @@ class Dataset:
         mask: np.ndarray | None = None,
         what: str = "data",
     ) -> "Dataset":
-        """Make a data set of NumPy arrays on the mesh, after checking all that can be checked.
+        """Create a dataset from NumPy arrays on the mesh and validate it.
 
         Args:
-            problem: What the arrays are samples of.
+            problem: The problem the arrays are samples of.
             coords: (*shape, D) for all samples or (S, *shape, D).
-            inputs: (S, *shape, C_in); None where the problem has no inputs but the mesh.
-            targets: (S, *shape, C_out); with time (S, T, *shape, C_out).
-            mask: (S, N), clouds only; False marks padding, whose values may be anything finite.
-            what: Named at the start of every message.
+            inputs: (S, *shape, C_in); None if the mesh is the only input.
+            targets: (S, *shape, C_out); for problems in time (S, T, *shape, C_out).
+            mask: (S, N), clouds only; False marks padding, whose values must be finite.
+            what: Prefix of error messages.
         """
         if inputs is None:
             inputs = np.zeros((*targets.shape[:1], *problem.shape, 0), np.float32)
@@ -82,24 +82,20 @@ class Dataset:
         return len(self.targets)
 
     def arrays(self, *names: str) -> dict[str, np.ndarray]:
-        """NumPy arrays on the mesh, as `from_arrays` takes them.
-
-        Args:
-            names: Some of "coords", "inputs", "targets"; all unless given.
-        """
+        """NumPy arrays on the mesh: all, or those of "coords", "inputs", "targets" in `names`."""
         return {
             name: getattr(self, name).unflatten(-2, self.problem.shape).numpy()
             for name in names or ("coords", "inputs", "targets")
         }
 
     def batch(self, indices: Sequence[int] | Tensor | slice) -> Batch:
-        """The samples at `indices`; shared coordinates are repeated without copying."""
+        """The samples at `indices`; shared coordinates are expanded without copying."""
         part = self.subset(indices)
         coords = part.coords.expand(len(part), *part.coords.shape[-2:])
         return Batch(coords, part.inputs, part.targets, part.mask)
 
     def subset(self, indices: Sequence[int] | Tensor | slice) -> "Dataset":
-        """The data set of the samples at `indices`."""
+        """The dataset of the samples at `indices`."""
         index = indices if isinstance(indices, slice) else torch.as_tensor(indices)
         return replace(
             self,
@@ -119,21 +115,21 @@ class Splits:
 
     @property
     def train(self) -> Dataset:
-        """For fitting weights and normalisation."""
+        """Used to fit weights and normalisation."""
         return self._split("train")
 
     @property
     def validation(self) -> Dataset:
-        """For every choice."""
+        """Used for model selection."""
         return self._split("validation")
 
     @property
     def test(self) -> Dataset:
-        """For the final figure, read once."""
+        """Used once, for the reported error."""
         return self._split("test")
 
     def with_first(self, count: int) -> "Splits":
-        """The same with the first `count` training samples only."""
+        """These splits with only the first `count` training samples."""
         return replace(self, datasets=self.datasets | {"train": self.train.subset(slice(count))})
 
     def _split(self, name: str) -> Dataset:
@@ -156,16 +152,16 @@ def load_dataset(
     root: Path = DEFAULT_ROOT,
     workers: int | None = None,
 ) -> Splits:
-    """The data of a benchmark, generated first if the file is missing; see `generate`.
+    """Load the data of a benchmark; generate them first if the file is missing. See `generate`.
 
-    Fewer training samples than the scale's are its first ones: its file serves, where there is one.
+    If the file of the whole scale exists, fewer training samples are the first ones of that file.
     """
     spec = DataSpec(benchmark, scale, seed, count, resolution, tuple(splits))
     return load_spec(spec, root, workers)
 
 
 def load_spec(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None = None) -> Splits:
-    """`load_dataset` of the samples that `spec` says."""
+    """`load_dataset` for a `DataSpec`."""
     path = generate_file(covering(spec, root), root, workers)
     found = from_store(read_store(path, remedy=spec.remedy(path.parent)))
     if "train" not in found.datasets or len(found.train) == spec.counts["train"]:
@@ -174,7 +170,7 @@ def load_spec(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None = N
 
 
 def from_store(stored: Stored) -> Splits:
-    """The data sets of a file's contents."""
+    """The datasets of a file's contents."""
     problem = stored.header.problem
     datasets = {}
     for name, split in stored.splits.items():
@@ -187,6 +183,6 @@ def from_store(stored: Stored) -> Splits:
 
 
 def _flatten(array: np.ndarray, problem: Problem) -> Tensor:
-    """Merge the mesh axes, which stand before the channels, into one axis of nodes."""
+    """Merge the mesh axes, which precede the channels, into one axis of nodes."""
     leading = array.shape[: array.ndim - 1 - len(problem.shape)]
     return torch.from_numpy(array).reshape(*leading, problem.num_nodes, array.shape[-1])

@@ -1,7 +1,7 @@
-"""Normalisation: what the network sees has mean 0 and deviation 1 over the training set.
+"""Normalisation: the network's inputs and outputs have mean 0 and deviation 1 on the training set.
 
 One mean and one deviation per channel over all training samples and nodes, for those of
-coordinates, inputs and outputs that `Problem.normalise` names; the others pass unchanged.
+coordinates, inputs and outputs that are in `Problem.normalise`; the others pass unchanged.
 """
 
 from collections.abc import Iterator
@@ -20,8 +20,7 @@ _SAMPLES_AT_ONCE = 64
 class Normaliser(nn.Module):
     """Maps physical to normalised values and back; saved and moved with the model.
 
-    Args:
-        problem: Gives the number of channels. A new normaliser changes nothing; see `fit`.
+    A new normaliser is the identity; use `fit`.
     """
 
     def __init__(self, problem: Problem) -> None:
@@ -37,7 +36,7 @@ class Normaliser(nn.Module):
 
     @classmethod
     def fit(cls, train: Dataset) -> "Normaliser":
-        """The normaliser of a training set."""
+        """Fit to a training set."""
         normaliser = cls(train.problem)
         values = {"coords": train.coords, "inputs": train.inputs, "outputs": train.targets}
         for name in train.problem.normalise:
@@ -74,9 +73,9 @@ def _moments(
     assert isinstance(mean, Tensor)
     assert isinstance(variance, Tensor)
     if not (mean.isfinite() & variance.isfinite()).all():
-        raise InputError(f"the training {name} hold values that are NaN or infinite; remove them")
+        raise InputError(f"the training {name} contain NaN or infinite values; remove them")
     std = variance.sqrt()
-    # Less than one float32 rounding of the mean: there is nothing to resolve, only to blow up.
+    # A deviation below float32 rounding of the mean is noise: dividing by it would amplify it.
     float32 = torch.finfo(torch.float32)
     constant = std <= (float32.eps * mean.abs()).clamp(min=float32.tiny)
     return mean, torch.where(constant, 1.0, std)

@@ -1,4 +1,4 @@
-"""Which data: everything that decides the contents and the name of a generated file."""
+"""DataSpec: everything that determines the contents and the name of a generated file."""
 
 import hashlib
 import json
@@ -11,20 +11,20 @@ from cato.errors import InputError
 from cato.problem import Problem
 
 DEFAULT_ROOT = Path("data")
-"""Where generated files are, relative to the working folder."""
+"""Folder of generated files, relative to the working folder."""
 
 
 @dataclass(frozen=True)
 class DataSpec:
-    """A set of samples of one benchmark, checked on construction.
+    """A set of samples of one benchmark, validated on construction.
 
     Attributes:
         benchmark: Name of the benchmark.
         scale: Name of one of its scales.
-        seed: Of the samples; any non-negative number.
-        count: Number of training samples, where it differs from the scale's.
-        resolution: Nodes per side, where it differs from the scale's.
-        splits: Which splits; a resolution study needs the test split only.
+        seed: Seed of the samples; any non-negative number.
+        count: Number of training samples, default from the scale.
+        resolution: Nodes per side, default from the scale.
+        splits: Which splits to generate.
     """
 
     benchmark: str
@@ -43,11 +43,11 @@ class DataSpec:
         if unknown or not self.splits:
             raise InputError(f"splits must be some of {', '.join(SPLITS)}; got {self.splits}")
         object.__setattr__(self, "splits", tuple(s for s in SPLITS if s in self.splits))
-        self.definition.problem(self.scale, self.resolution)  # refuses what does not exist
+        self.definition.problem(self.scale, self.resolution)  # raises if it does not exist
 
     @property
     def definition(self) -> Benchmark[Any]:
-        """The benchmark itself."""
+        """The benchmark."""
         return get_benchmark(self.benchmark)
 
     @property
@@ -57,7 +57,7 @@ class DataSpec:
 
     @property
     def problem(self) -> Problem:
-        """What is learnt from these data."""
+        """The problem to learn from these data."""
         return self.definition.problem_for(self.parameters)
 
     @property
@@ -78,7 +78,7 @@ class DataSpec:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All that the samples depend on, JSON-ready. Equal identities mean equal data."""
+        """Everything the samples depend on, JSON-ready. Equal identities mean equal data."""
         return {
             "benchmark": self.benchmark,
             "revision": self.definition.revision,
@@ -95,7 +95,7 @@ class DataSpec:
 
     @property
     def file_name(self) -> str:
-        """Such as darcy-small-seed0.h5, with -n, -r and the splits where they are special."""
+        """For example darcy-small-seed0.h5; non-default count, resolution and splits are added."""
         name = f"{self.benchmark}-{self.scale}-seed{self.seed}"
         name += "" if self.count is None else f"-n{self.count}"
         name += "" if self.resolution is None else f"-r{self.resolution}"
@@ -113,5 +113,5 @@ class DataSpec:
         return " ".join(words)
 
     def remedy(self, root: Path) -> str:
-        """What to do about a file that cannot be used, for messages."""
+        """Advice in error messages about a file that cannot be used."""
         return f"delete it and run `{self.command(root)}`"

@@ -1,13 +1,13 @@
-"""The on-disk store: one HDF5 file per generated data set, checked whenever it is read.
+"""The on-disk store: one HDF5 file per generated dataset, verified whenever it is read.
 
     /                 attributes format, version, header (JSON) and sha256 (of the header)
-    /coords           coordinates, where all samples share them
+    /coords           coordinates, if all samples share them
     /<split>/inputs, targets [, coords]      float32, samples first, channels last
-    /<split>/attempts, diagnostics           how each sample was reached
+    /<split>/attempts, diagnostics           how each sample was generated
     /<split>/sha256                          one checksum per sample over all of the above
 
-The header holds the checksum of every split's checksums and of the shared coordinates, and the
-file the header's, so that no stored number can change unnoticed.
+The header contains the checksums of every split's checksums and of the shared coordinates, and the
+file that of the header, so that no stored number can change unnoticed.
 """
 
 import hashlib
@@ -35,14 +35,14 @@ VERSION = 1
 
 @dataclass(frozen=True)
 class Header:
-    """What a file says about itself.
+    """The metadata of a file.
 
     Attributes:
         identity: `DataSpec.identity` of the contents.
-        problem: What is learnt from them.
+        problem: The problem to learn from them.
         cato: Version of the library that wrote the file.
         diagnostics: Names of the columns of each split's diagnostics.
-        own_coords: Whether every sample has its own coordinates.
+        own_coords: Whether coordinates differ between samples.
         checksums: SHA-256 of each split's sample checksums, and of shared coordinates.
     """
 
@@ -56,7 +56,7 @@ class Header:
 
 @dataclass(frozen=True)
 class StoredSplit:
-    """The samples of one split, samples first; `coords` is None where they are shared."""
+    """The samples of one split, samples first; `coords` is None if they are shared."""
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -75,7 +75,7 @@ class Stored:
 
 
 def write_store(path: Path, spec: DataSpec, drawn: Iterable[AcceptedSample]) -> None:
-    """Write a whole file, atomically, from the samples in the order of `spec.tasks`."""
+    """Write a file atomically from samples in the order of `spec.tasks`."""
     coords = spec.definition.coords(spec.parameters)
     checksums = {split: np.zeros((n, 32), np.uint8) for split, n in spec.counts.items()}
     diagnostics: tuple[str, ...] = ()
@@ -111,20 +111,20 @@ def write_store(path: Path, spec: DataSpec, drawn: Iterable[AcceptedSample]) -> 
 
 
 def read_header(path: Path, remedy: str) -> Header:
-    """What a file says about itself; `remedy` ends the message if the file is refused."""
+    """Read the metadata of a file; `remedy` ends the message if the file cannot be used."""
     with _opened(path, remedy) as file:
         return _header(file)
 
 
 def num_rejected(path: Path, remedy: str) -> int:
-    """How many draws were rejected, because they could not be solved, on the way to the samples."""
+    """Number of rejected draws, which could not be solved, during generation."""
     with _opened(path, remedy) as file:
         splits = _header(file).identity["counts"]
         return sum(int(file[f"{split}/attempts"][()].sum()) - n for split, n in splits.items())
 
 
 def read_store(path: Path, remedy: str) -> Stored:
-    """Read and verify everything; `remedy` ends the message if the file is refused."""
+    """Read and verify a file; `remedy` ends the message if the file cannot be used."""
     with _opened(path, remedy) as file:
         header = _header(file)
         coords = None
@@ -166,9 +166,9 @@ def _read_split(file: h5py.File, header: Header, split: str, count: int) -> Stor
 
 @contextmanager
 def _opened(path: Path, remedy: str) -> Iterator[h5py.File]:
-    """Open for reading; whatever goes wrong becomes one line with the reason and the remedy."""
+    """Open for reading; every failure becomes one line with the reason and the remedy."""
     if not path.is_file():
-        raise InputError(f"there is no file {path}; generate it first")
+        raise InputError(f"{path} does not exist; generate it first")
     try:
         # Without HDF5's own lock, which read-only and network disks refuse: writers rename instead.
         with h5py.File(path, "r", locking=False) as file:
@@ -180,15 +180,16 @@ def _opened(path: Path, remedy: str) -> Iterator[h5py.File]:
     except (OSError, KeyError, ValueError, RuntimeError) as error:
         reason = str(error).splitlines()[0]
         raise InputError(
-            f"{path} is truncated, damaged or no HDF5 file ({reason}); {remedy}"
+            f"{path} is truncated, damaged or not an HDF5 file ({reason}); {remedy}"
         ) from None
 
 
 def _header(file: h5py.File) -> Header:
-    _require(file.attrs.get("format") == FORMAT, "an HDF5 file, but not one of cato's data files")
+    _require(file.attrs.get("format") == FORMAT, "an HDF5 file, but not a cato data file")
     version = int(file.attrs["version"])
     _require(
-        version == VERSION, f"written in format {version}, this cato reads format {VERSION} only"
+        version == VERSION,
+        f"written in format {version}; this cato reads format {VERSION}",
     )
     text = file.attrs["header"]
     _require(_sha256(text) == file.attrs["sha256"], "its header is damaged")
@@ -212,7 +213,7 @@ def _array(file: h5py.File, name: str, shape: tuple[int, ...], dtype: type) -> n
 
 
 def _row(drawn: AcceptedSample, diagnostics: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """One sample as the rows of its split's arrays."""
+    """One sample as rows of the arrays of its split."""
     sample = drawn.sample
     assert set(sample.diagnostics) == set(diagnostics), "every sample has the same diagnostics"
     row = {

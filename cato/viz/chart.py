@@ -1,4 +1,4 @@
-"""The chart of a model beside the physical grid."""
+"""Figures of a model's chart next to the physical grid."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -19,9 +19,9 @@ KINDS: dict[str, str] = {
     "normalised": "each sample's bounding box scaled to [−1, 1]",
     "raw": "the coordinates as the model gets them",
 }
-"""What the charts are; without any there is nothing to show."""
+"""Descriptions of the kinds of charts."""
 COLOURS = ("tab:blue", "tab:orange")
-"""Of the grid lines that are fixed in the first and in the second mesh index."""
+"""Colours of the grid lines along which the first and the second mesh index is fixed."""
 
 
 class Space(NamedTuple):
@@ -33,7 +33,7 @@ class Space(NamedTuple):
     window: Window
     symbols: tuple[str, str] = ("ξ", "η")
     segments: np.ndarray | None = None
-    """Lines to draw over it, such as principal axes, (K, 2 ends, 2)."""
+    """Line segments to draw on top, such as principal axes, (K, 2 ends, 2)."""
 
 
 def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure | None:
@@ -42,7 +42,7 @@ def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure 
     if surrogate.chart_kind is None or problem.dimension != 2:
         return None
     batch = data.batch([index])
-    # Without padding: the normalised chart looks at all points that it is given.
+    # Without padding: the normalised chart depends on all points it gets.
     coords = batch.coords if batch.mask is None else batch.coords[:, batch.mask[0]]
     zeta = surrogate.charted(coords.to(surrogate.device))
     assert zeta is not None
@@ -56,12 +56,14 @@ def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure 
 
 
 def describe_chart(surrogate: Surrogate) -> str:
-    """What the chart is, and what CATO on meshes or CATO-PC on clouds uses it for."""
+    """A sentence on the kind of chart, and on its use in CATO (meshes) or CATO-PC (clouds)."""
     kind = surrogate.chart_kind
     assert kind is not None
     chart = f"the {kind} chart, {KINDS[kind]}"
     if surrogate.problem.geometry == "cloud":
-        return f"Beside the coordinates, the lift and the messages between points see {chart}."
+        return (
+            f"In addition to the coordinates, the lift and the messages between points use {chart}."
+        )
     return f"Attention measures distance in {chart}."
 
 
@@ -71,13 +73,9 @@ def spaces_figure(
     title: str = "",
     in_proportion: bool = False,
 ) -> Figure:
-    """The same nodes in several spaces; those of a cloud coloured by their first place.
+    """The same nodes in several spaces, one panel each; clouds are coloured by their first x.
 
-    Args:
-        problem: What the nodes belong to.
-        spaces: One panel each.
-        title: Of the figure.
-        in_proportion: Show true proportions, in squares around the windows.
+    With `in_proportion` panels have true proportions, in squares around their windows.
     """
     figure, axes = new_figure(1, len(spaces), (4.0 * len(spaces), 4.5 if title else 3.9), title)
     for panel, space in zip(axes.flat, spaces, strict=True):
@@ -95,7 +93,7 @@ def spaces_figure(
 
 
 def _draw_grid(axes: Axes, problem: Problem, nodes: np.ndarray, colour: np.ndarray) -> None:
-    """Mesh lines; the points of a cloud, which has none, coloured alike in all pictures."""
+    """Mesh lines, or the points of a cloud with the same colours in all panels."""
     if problem.geometry == "cloud":
         axes.scatter(nodes[:, 0], nodes[:, 1], c=colour, s=5)
     else:
@@ -107,6 +105,6 @@ def _show(axes: Axes, window: Window) -> None:
 
 
 def _square(window: Window) -> Window:
-    """The smallest square with the same centre that holds a window."""
+    """The smallest square with the same centre that contains a window."""
     x, y, half = window.left + window.right, window.bottom + window.top, max(window.size) / 2
     return Window(x / 2 - half, x / 2 + half, y / 2 - half, y / 2 + half)

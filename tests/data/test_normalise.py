@@ -98,7 +98,7 @@ def test_constant_channels_keep_their_scale(constant: float) -> None:
 def test_values_that_are_not_finite_are_refused() -> None:
     values = torch.zeros(20, 9, 2)
     values[3, 3, 1] = torch.nan
-    with pytest.raises(InputError, match="training inputs hold values that are NaN"):
+    with pytest.raises(InputError, match="training inputs contain NaN"):
         Normaliser.fit(dataset(values))
 
 
