@@ -193,7 +193,7 @@ def test_foreign_file_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "darcy-smoke-seed0.h5"
     path.write_text("my thesis")
     with pytest.raises(
-        InputError, match=r"not an HDF5 file.*delete it and run `cato generate darcy"
+        InputError, match=r"not an HDF5 file.*run `cato generate darcy"
     ):
         generate("darcy", "smoke", root=tmp_path)
     assert path.read_text() == "my thesis"
