@@ -192,9 +192,7 @@ def test_other_contents_are_never_overwritten(smoke_file: Path) -> None:
 def test_foreign_file_is_never_overwritten(tmp_path: Path) -> None:
     path = tmp_path / "darcy-smoke-seed0.h5"
     path.write_text("my thesis")
-    with pytest.raises(
-        InputError, match=r"not an HDF5 file.*run `cato generate darcy"
-    ):
+    with pytest.raises(InputError, match=r"not an HDF5 file.*run `cato generate darcy"):
         generate("darcy", "smoke", root=tmp_path)
     assert path.read_text() == "my thesis"
 
