@@ -7,8 +7,8 @@ READY := $(VENV)/ready
 STUDIES := theory ablation-defaults ablation-heads-rope lr-sweep epochs time ablation-ns-plasticity ablation chart scaling \
            efficiency gallery
 
-.PHONY: demo test test-slow lint docs bench bench-serve bench-solvers bench-export survey cards pretrained clean \
-        study study-pages $(STUDIES:%=study-%)
+.PHONY: demo test test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
+        animation survey cards pretrained clean study study-pages $(STUDIES:%=study-%)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -25,6 +25,9 @@ test: $(READY) lint check-generated  ## what CI runs, under 8 minutes on two cor
 
 test-slow: $(READY)  ## the checks that take minutes each
 	$(BIN)/python -m pytest -m slow
+
+test-wheel: $(READY)  ## build sdist and wheel, check them, install the wheel into an empty environment and predict
+	$(BIN)/python -m pytest tests/test_wheel.py
 
 lint: $(READY)
 	$(BIN)/ruff check .
