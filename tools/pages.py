@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import jinja2
-
 from cato.files import atomic_write
+from cato.viz.pages import render as render_template
+from reproduce.pages import table as markdown_table
 from tools.results import ROOT
 
 Pages = dict[Path, str]
@@ -15,23 +15,14 @@ Pages = dict[Path, str]
 
 
 def render(template: str, **values: Any) -> str:
-    """A template of tools/templates with these values; `table` is available in all of them."""
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(ROOT / "tools" / "templates"),
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        keep_trailing_newline=True,
-        autoescape=False,  # Markdown
-    )
-    environment.globals["table"] = table
-    return environment.get_template(template).render(**values)
+    """A template of tools/templates with these values."""
+    return render_template(template, templates=ROOT / "tools" / "templates", **values)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table, without a newline at its end."""
-    lines = [header, ["---"] * len(header), *rows]
-    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
+    """A Markdown table, without a newline at its end; cells may contain bars."""
+    cells = [[cell.replace("|", "/") for cell in row] for row in rows]
+    return markdown_table(header, cells)
 
 
 def with_block(path: Path, name: str, block: str) -> str:

@@ -6,8 +6,7 @@ from typing import Any
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import read_json
 from cato.models.registry import model_entry
-from reproduce.experiment import OURS
-from reproduce.studies.compare import mean_ranks
+from reproduce.studies.compare import family, mean_ranks
 from tools.pages import Pages, table, with_block
 from tools.results import ROOT
 
@@ -32,7 +31,7 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
         time: Results of the comparison in equal time.
     """
     rows = epochs["rows"]
-    errors = {(family(row["model"]), row["benchmark"]): row["relative_l2"] for row in rows}
+    errors = {(family(row), row["benchmark"]): row["relative_l2"] for row in rows}
     lowest = {
         name: min(error for (_, benchmark), error in errors.items() if benchmark == name)
         for name in BENCHMARKS
@@ -56,8 +55,3 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
         f"seeds; CATO-PC on point clouds. *Equal time*: rank among all {num_models} models after "
         f"{time['settings']['minutes']:g} minutes of training on one thread.\n\n"
     )
-
-
-def family(model: str) -> str:
-    """CATO and CATO-PC are one model for different geometries."""
-    return "cato" if model in OURS else model

@@ -34,7 +34,17 @@ def filled_in(text: str) -> str:
     return text
 
 
+def commands(target: str) -> list[list[str]]:
+    """The commands of a target, as words."""
+    words = [shlex.split(filled_in(line.lstrip("\t@"))) for line in RECIPES[target]]
+    return [line for line in words if line]
+
+
 def cato_commands(target: str) -> list[list[str]]:
-    """The `cato` commands of a target, as words."""
-    commands = [shlex.split(filled_in(line.lstrip("\t@"))) for line in RECIPES[target]]
-    return [["cato", *words[1:]] for words in commands if words and words[0].endswith("/cato")]
+    """The `cato` commands of a target."""
+    return [["cato", *words[1:]] for words in commands(target) if words[0].endswith("/cato")]
+
+
+def module_commands(target: str) -> list[list[str]]:
+    """Module and arguments of the `python -m …` commands of a target."""
+    return [words[2:] for words in commands(target) if words[1:2] == ["-m"]]

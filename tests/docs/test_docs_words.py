@@ -1,6 +1,7 @@
 """The documentation cannot rot: what it names exists, and what it tells to type is understood."""
 
 import ast
+import importlib.util
 import json
 import os
 import re
@@ -91,10 +92,24 @@ def test_recipes_of_make_are_understood(target: str) -> None:
         check_arguments(*words[1:])
 
 
+@pytest.mark.parametrize("target", makefile.RECIPES)
+def test_modules_that_make_runs_exist(target: str) -> None:
+    for module, *_ in makefile.module_commands(target):
+        if module.split(".")[0] in ("reproduce", "tools"):
+            assert importlib.util.find_spec(module), f"no module {module}"
+
+
 def test_the_recipes_were_found() -> None:
     assert makefile.cato_commands("demo") == [["cato", "demo"]]
     names = [name.removeprefix("study-") for name in makefile.RECIPES if "study-" in name]
     assert set(names) == {"pages", *(experiment.name for experiment in all_experiments())}
+    assert makefile.module_commands("generate") == [["tools.generate"]]
+    assert ["tools.generate", "--check"] in makefile.module_commands("check-generated")
+
+
+def test_a_test_run_checks_generated_pages() -> None:
+    (line,) = re.findall(r"^test:.*$", makefile.TEXT, re.MULTILINE)
+    assert "check-generated" in line.split("##")[0].split()
 
 
 @each_page
