@@ -33,13 +33,9 @@ def channel_names(problem: Problem) -> dict[str, tuple[str, ...]]:
 def check_arrays(
     problem: Problem, arrays: dict[str, np.ndarray], what: str
 ) -> dict[str, np.ndarray]:
-    """Check the coordinates, inputs and targets of a dataset; contiguous float32.
+    """Check `coords`, `inputs` and `targets` of a dataset; contiguous float32, copied if needed.
 
-    Args:
-        problem: The problem they are samples of.
-        arrays: `coords`, `inputs` and `targets`; only coordinates may lack the sample axis. Arrays
-            that are already float32 are not copied.
-        what: Start of every message.
+    Only coordinates may lack the sample axis. Every message starts with `what`.
     """
     num_samples = len(arrays["targets"]) if np.ndim(arrays["targets"]) else 0
     if num_samples == 0:
@@ -47,9 +43,7 @@ def check_arrays(
     shapes, channels = sample_shapes(problem), channel_names(problem)
     checked = {}
     for name, array in arrays.items():
-        allowed = [(num_samples, *shapes[name])]
-        if name == "coords":
-            allowed.append(shapes[name])
+        allowed = [(num_samples, *shapes[name]), *([shapes[name]] if name == "coords" else [])]
         _require_shape(np.asarray(array), allowed, f"{what}: {name}", channels[name])
         with np.errstate(over="ignore"):  # too large for float32 is infinite, and reported as such
             checked[name] = np.require(array, np.float32, ["C", "W"])
@@ -105,13 +99,7 @@ def _require_nonzero_frames(targets: np.ndarray, what: str) -> None:
 
 
 def require_finite(samples: np.ndarray, what: str, channels: Sequence[str]) -> None:
-    """Raise if values (samples first, channels last) are NaN or infinite, naming the first.
-
-    Args:
-        samples: The values.
-        what: Start of the message.
-        channels: Names of the channels.
-    """
+    """Raise if values (samples first, channels last) are NaN or infinite, naming the first."""
     for index, sample in enumerate(samples):
         finite = np.isfinite(sample)
         if not finite.all():
@@ -129,10 +117,9 @@ def _require_shape(
     if array.dtype.kind not in "fiu":
         raise InputError(f"{what} should be real numbers, but are {array.dtype}")
     if array.shape not in allowed:
-        expected = " or ".join(str(shape) for shape in allowed)
-        hint = ""
-        if len(channels) == 1 and (*array.shape, 1) in allowed:
-            hint = "; add the channel axis with array[..., None]"
+        expected = " or ".join(map(str, allowed))
+        lacks_channels = len(channels) == 1 and (*array.shape, 1) in allowed
+        hint = "; add the channel axis with array[..., None]" if lacks_channels else ""
         raise InputError(
             f"{what} should have shape {expected}, channels ({', '.join(channels)}) last, "
             f"but have {array.shape}{hint}"

@@ -16,7 +16,7 @@ import numpy as np
 from cato.benchmarks import Benchmark, get_benchmark
 from cato.benchmarks.published import Layout, Published
 from cato.data.dataset import Dataset, Splits
-from cato.data.matlab import Reversed, open_variable
+from cato.data.formats import Reversed, open_variable
 from cato.errors import InputError
 
 

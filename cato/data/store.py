@@ -23,7 +23,7 @@ import numpy as np
 
 from cato import __version__
 from cato.data.arrays import channel_names, require_finite, sample_shapes
-from cato.data.hdf5 import new_hdf5
+from cato.data.formats import new_hdf5
 from cato.data.sampling import AcceptedSample
 from cato.data.spec import DataSpec
 from cato.errors import InputError

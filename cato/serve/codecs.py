@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from fastapi import HTTPException
 
-from cato.data.npy import npy_header
+from cato.data.formats import npy_header
 from cato.errors import InputError
 from cato.serve.batching import PredictResult
 from cato.serve.models import ServedModel

@@ -10,9 +10,7 @@ import numpy as np
 from scipy.io import savemat, whosmat
 
 from cato.benchmarks.contract import SPLITS
-from cato.data.hdf5 import new_hdf5
-from cato.data.matlab import open_variable
-from cato.data.npy import npy_header
+from cato.data.formats import new_hdf5, npy_header, open_variable
 from cato.errors import InputError
 from cato.files import atomic_write
 from cato.user_data.axes import ArrayFile, Shape, name_axes, parse_errors
@@ -28,30 +26,25 @@ def read_arrays(path: Path, request: ReadRequest, has_samples: bool) -> "list[xa
     groups = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
     if not groups or not has_samples:
         return [name_axes(file, request, has_samples)]
-    return [
-        name_axes(file.group(name), request, has_samples).assign_attrs(split=name)
-        for name in groups
-    ]
+    return [name_axes(file.group(n), request, has_samples).assign_attrs(split=n) for n in groups]
 
 
 def open_npz(path: Path) -> ArrayFile:
     """Open a NumPy archive. Arrays that are not read may be anything, such as pickled objects."""
 
-    def read(name: str) -> np.ndarray:
-        with parse_errors(_field(path, name), ".npz"), np.load(path, allow_pickle=False) as archive:
+    def load(name: str) -> np.ndarray:
+        with np.load(path, allow_pickle=False) as archive:
             return archive[name]
 
     if not path.exists():
         raise InputError(f"{path} does not exist")
+    shapes = {}
     with parse_errors(path, ".npz"), zipfile.ZipFile(path) as archive:
-        members = [name for name in archive.namelist() if name.endswith(".npy")]
-        shapes = {name.removesuffix(".npy"): _npy_shape(archive, name) for name in members}
-    return ArrayFile(path, shapes, read)
-
-
-def _npy_shape(archive: zipfile.ZipFile, member: str) -> Shape:
-    with archive.open(member) as handle:
-        return npy_header(handle)[0]
+        for member in archive.namelist():
+            if member.endswith(".npy"):
+                with archive.open(member) as handle:
+                    shapes[member.removesuffix(".npy")] = npy_header(handle)[0]
+    return ArrayFile(path, shapes, load, ".npz")
 
 
 def open_h5(path: Path) -> ArrayFile:
@@ -62,11 +55,8 @@ def open_h5(path: Path) -> ArrayFile:
         if isinstance(item, h5py.Dataset) and item.shape is not None:
             shapes[name] = item.shape
 
-    def read(name: str) -> np.ndarray:
-        with (
-            parse_errors(_field(path, name), "HDF5"),
-            h5py.File(path, "r", locking=False) as file,
-        ):
+    def load(name: str) -> np.ndarray:
+        with h5py.File(path, "r", locking=False) as file:
             dataset = file[name]
             if h5py.check_string_dtype(dataset.dtype):
                 return np.asarray(dataset.asstr()[()], dtype=np.str_)
@@ -74,40 +64,32 @@ def open_h5(path: Path) -> ArrayFile:
 
     with parse_errors(path, "HDF5"), h5py.File(path, "r", locking=False) as file:
         file.visititems(visit)
-    return ArrayFile(path, shapes, read)
+    return ArrayFile(path, shapes, load, "HDF5")
 
 
 def open_mat(path: Path) -> ArrayFile:
     """Open a MATLAB file. Vectors, which MATLAB stores as 1 × n or n × 1, get one axis."""
+
+    def load(name: str) -> np.ndarray:
+        with open_variable(path, name) as variable:
+            array = np.asarray(variable[(slice(None),) * len(variable.shape)])
+        return array.reshape(shapes[name])
+
     with parse_errors(path, "a MATLAB file"):
         if h5py.is_hdf5(path):
             with h5py.File(path, "r", locking=False) as file:
-                found = {
-                    name: item.shape[::-1]
-                    for name, item in file.items()
-                    if isinstance(item, h5py.Dataset) and item.shape is not None
-                }
+                items = {n: item for n, item in file.items() if isinstance(item, h5py.Dataset)}
+                found = {n: i.shape[::-1] for n, i in items.items() if i.shape is not None}
         else:
             found = {name: tuple(shape) for name, shape, _ in whosmat(path)}
     shapes = {
         name: (max(shape),) if len(shape) == 2 and min(shape) == 1 else shape
         for name, shape in found.items()
     }
-
-    def read(name: str) -> np.ndarray:
-        kind = "a MATLAB file"
-        with parse_errors(_field(path, name), kind), open_variable(path, name) as variable:
-            array = np.asarray(variable[(slice(None),) * len(variable.shape)])
-        return array.reshape(shapes[name])
-
-    return ArrayFile(path, shapes, read)
+    return ArrayFile(path, shapes, load, "a MATLAB file")
 
 
 ARRAYS = {".npz": open_npz, ".h5": open_h5, ".hdf5": open_h5, ".mat": open_mat}
-
-
-def _field(path: Path, name: str) -> str:
-    return f"{path}: field {name!r}"
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 SAMPLE, TIME, CHANNEL = "sample", "time", "channel"
 MAX_DIMENSION = 3
+LABELS = {"inputs": "input_names", "targets": "target_names", "scalars": "scalar_names"}
+"""Arrays of the documented layout with the names of the channels of a field."""
 
 Shape = tuple[int, ...]
 Dims = tuple[str, ...]
@@ -45,19 +47,12 @@ def mesh_dims(num_axes: int) -> Dims:
 
 
 def make_dataset(
-    path: Path,
-    naming: Naming,
-    variables: Mapping[str, tuple[Dims, np.ndarray]],
-    labels: Mapping[str, tuple[str, ...]] | None = None,
+    path: Path, naming: Naming, variables: Mapping[str, tuple[Dims, np.ndarray]]
 ) -> "xarray.Dataset":
     """A dataset in the inner form.
 
-    Args:
-        path: Where the data come from.
-        naming: Resolved names.
-        variables: Dimensions and values; time and channel get the field's name here, and a missing
-            channel dimension is added.
-        labels: Names of the channels of some fields.
+    Of the given dimensions, time and channel get the field's name here, and a missing channel
+    dimension is added. `naming` is resolved.
     """
     import xarray
 
@@ -70,14 +65,7 @@ def make_dataset(
         if name not in ("mask", "split") and CHANNEL not in dims:
             dims, values = (*dims, CHANNEL), values[..., None]
         named[name] = (tuple(f"{d}_{name}" if d in (TIME, CHANNEL) else d for d in dims), values)
-    coords = {}
-    for name, words in (labels or {}).items():
-        if name in variables:
-            count = named[name][1].shape[-1]
-            if len(words) != count:
-                raise InputError(f"{path}: {len(words)} names for the {count} channels of {name!r}")
-            coords[f"{CHANNEL}_{name}"] = list(words)
-    return xarray.Dataset(named, coords, {"origin": str(path)})
+    return xarray.Dataset(named, attrs={"origin": str(path)})
 
 
 def sample_variables(
@@ -92,9 +80,9 @@ def sample_variables(
                 f"{path}: the mask should mark the points of clouds, of shape {(count, 'N')}; "
                 f"it is {mask.shape} on nodes {mesh}"
             )
-        empty = np.flatnonzero(~mask.any(axis=1))
-        if empty.size:
-            raise InputError(f"{path}, sample {empty[0]}: all points are padding; remove it")
+        if not mask.any(axis=1).all():
+            empty = mask.any(axis=1).argmin()
+            raise InputError(f"{path}, sample {empty}: all points are padding; remove it")
         variables["mask"] = ((SAMPLE, *mesh_dims(1)), mask)
     if "split" in arrays:
         values = np.atleast_1d(np.squeeze(arrays["split"]))
@@ -113,12 +101,7 @@ def sample_variables(
 
 @contextmanager
 def parse_errors(what: object, kind: str) -> Iterator[None]:
-    """Turn whatever a parser raises on damaged bytes into an `InputError`.
-
-    Args:
-        what: The file, or the part of it that is read.
-        kind: Its format.
-    """
+    """Turn whatever a parser of a format raises on damaged bytes into an `InputError`."""
     try:
         yield
     except InputError:
@@ -133,17 +116,17 @@ def parse_errors(what: object, kind: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """An open file of named arrays.
-
-    Attributes:
-        path: Path of the file.
-        shapes: Shapes of its arrays by name.
-        read: Reads an array.
-    """
+    """A file of named arrays."""
 
     path: Path
     shapes: Mapping[str, Shape]
-    read: Callable[[str], np.ndarray]
+    load: Callable[[str], np.ndarray]
+    kind: str = ""  # Format, for messages.
+
+    def read(self, name: str) -> np.ndarray:
+        """Read an array of any type."""
+        with parse_errors(f"{self.path}: field {name!r}", self.kind):
+            return self.load(name)
 
     def numbers(self, name: str) -> np.ndarray:
         """Read an array of real numbers; if it is missing, the error lists what the file has."""
@@ -186,13 +169,17 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
         reads = {"mask": file.numbers, "split": file.read}
         extra = {name: read(name) for name, read in reads.items() if name in file.shapes}
         variables |= sample_variables(file.path, extra, match.num_samples, match.mesh)
-    words = {"inputs": "input_names", "targets": "target_names", "scalars": "scalar_names"}
-    labels = {
-        field: tuple(map(str, np.atleast_1d(file.read(name)).tolist()))
-        for field, name in words.items()
-        if name in file.shapes
-    }
-    return make_dataset(file.path, naming, variables, labels)
+    dataset = make_dataset(file.path, naming, variables)
+    for field, label in LABELS.items():
+        if field in variables and label in file.shapes:
+            words = [str(word) for word in np.atleast_1d(file.read(label)).tolist()]
+            channel = f"{CHANNEL}_{field}"
+            count = dataset.sizes[channel]
+            if len(words) != count:
+                message = f"{len(words)} names for the {count} channels of {field!r}"
+                raise InputError(f"{file.path}: {message}")
+            dataset = dataset.assign_coords({channel: words})
+    return dataset
 
 
 def nodal_dims(shape: Shape, mesh: Shape) -> list[Dims]:
@@ -236,8 +223,7 @@ class MeshMatch(NamedTuple):
     """An interpretation of the coordinates."""
 
     coords: np.ndarray
-    is_per_sample: bool
-    """Whether the first axis counts samples."""
+    is_per_sample: bool  # Whether the first axis counts samples.
     num_samples: int = 1
 
     @property
@@ -254,9 +240,7 @@ def _match_mesh(
     has_samples: bool,
 ) -> MeshMatch:
     """The interpretation of the coordinates that fits the first field with values at nodes."""
-    candidates = [
-        c for c in _candidates(file, request, naming) if has_samples or not c.is_per_sample
-    ]
+    candidates = list(_candidates(file, request, naming, has_samples))
     for name in (*naming.targets, *naming.inputs):
         shape = fields[name.field].shape
         fitting = _fitting(candidates, name, shape, has_samples)
@@ -273,8 +257,8 @@ def _match_mesh(
             )
         return fitting[0]._replace(num_samples=shape[0] if has_samples else 1)
     if not naming.targets:
-        arrays = list(fields.values())
-        if (match := _match_scalars(request, arrays, candidates, has_samples)) is not None:
+        match = _match_scalars(request, list(fields.values()), candidates, has_samples)
+        if match is not None:
             return match
     shapes = {name: file.shapes[name] for name in (*naming.coords, *naming.fields)}
     first = "samples, " if has_samples else ""
@@ -317,7 +301,9 @@ def _match_scalars(
     return None
 
 
-def _candidates(file: ArrayFile, request: ReadRequest, naming: Naming) -> Iterator[MeshMatch]:
+def _candidates(
+    file: ArrayFile, request: ReadRequest, naming: Naming, has_samples: bool
+) -> Iterator[MeshMatch]:
     """Interpretations of the coordinates: shared or per sample, most mesh axes first."""
     if not naming.coords:
         if request.coords is None:
@@ -331,7 +317,7 @@ def _candidates(file: ArrayFile, request: ReadRequest, naming: Naming) -> Iterat
             yield MeshMatch(np.pad(request.coords, [*ends, (0, 0)], mode="wrap"), False)
         return
     arrays = [file.numbers(name) for name in naming.coords]
-    may_be_per_sample = any(array.ndim > 1 for array in arrays)
+    may_be_per_sample = has_samples and any(array.ndim > 1 for array in arrays)
     for coords in _stacked(file, naming.coords, arrays):
         for is_per_sample in (False, True)[: 1 + may_be_per_sample]:
             match = MeshMatch(coords, is_per_sample)

@@ -17,12 +17,7 @@ _NAME = re.compile(r"([^\[\],]+?)(?:\[(-?\d*):(-?\d*)\])?")
 
 @dataclass(frozen=True)
 class Name:
-    """A field, or some of its frames.
-
-    Attributes:
-        field: Its name in the file.
-        frames: Start and stop as in a Python slice; None selects all frames.
-    """
+    """A field, or some of its frames: start and stop as in a Python slice."""
 
     field: str
     frames: tuple[int | None, int | None] | None = None
@@ -49,19 +44,12 @@ class Name:
 
 @dataclass(frozen=True)
 class Naming:
-    """Names that the user gave; empty for the documented layout.
+    """Names that the user gave; empty for the documented layout."""
 
-    Attributes:
-        coords: Coordinates: one array with components last, or one array per component.
-        inputs: Inputs; empty if the mesh is the only input.
-        targets: Targets.
-        periodic: Periodic mesh axes, counted from 0.
-    """
-
-    coords: tuple[str, ...] = ()
-    inputs: tuple[Name, ...] = ()
+    coords: tuple[str, ...] = ()  # One array with components last, or one array per component.
+    inputs: tuple[Name, ...] = ()  # Empty if the mesh is the only input.
     targets: tuple[Name, ...] = ()
-    periodic: tuple[int, ...] = ()
+    periodic: tuple[int, ...] = ()  # Periodic mesh axes, counted from 0.
 
     @classmethod
     def parse(
@@ -70,11 +58,12 @@ class Naming:
         """From comma-separated words."""
         if inputs and not targets:
             raise InputError("--inputs given without --targets; name both, or neither")
+        words, past, future = (
+            [word.strip() for word in text.split(",") if word.strip()]
+            for text in (coords, inputs, targets)
+        )
         return cls(
-            _words(coords),
-            tuple(map(Name.parse, _words(inputs))),
-            tuple(map(Name.parse, _words(targets))),
-            periodic,
+            tuple(words), tuple(map(Name.parse, past)), tuple(map(Name.parse, future)), periodic
         )
 
     @property
@@ -90,9 +79,7 @@ class Naming:
     def within(self, fields: Collection[str], truth: bool) -> "Naming":
         """Resolve the names for a file with these fields: the layout's where none are given.
 
-        Args:
-            fields: The fields of the file.
-            truth: Whether targets are required; otherwise missing targets are dropped.
+        If `truth` is False, targets that the file does not have are dropped.
         """
         coords = self.coords or (("coords",) if "coords" in fields else ())
         inputs, targets = self.inputs, self.targets
@@ -106,20 +93,9 @@ class Naming:
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What to read from a path.
-
-    Attributes:
-        naming: Names of its fields.
-        truth: Whether targets are required.
-        num_axes: Number of mesh axes, where known; a cloud has one.
-        coords: Nodes (*mesh, D) to use if the file has none.
-    """
+    """What to read from a path."""
 
     naming: Naming
-    truth: bool = True
-    num_axes: int | None = None
-    coords: np.ndarray | None = None
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in text.split(",") if word.strip())
+    truth: bool = True  # Whether targets are required.
+    num_axes: int | None = None  # Number of mesh axes, where known; a cloud has one.
+    coords: np.ndarray | None = None  # Nodes (*mesh, D) to use if the file has none.

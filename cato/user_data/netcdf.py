@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cato.data.hdf5 import hdf5_stream
+from cato.data.formats import hdf5_stream
 from cato.errors import InputError
 from cato.user_data.axes import (
     CHANNEL,

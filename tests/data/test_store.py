@@ -12,7 +12,7 @@ import pytest
 
 from cato import __version__
 from cato.data import store
-from cato.data.hdf5 import new_hdf5
+from cato.data.formats import new_hdf5
 from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DataSpec
 from cato.data.store import read_header, read_store, write_store

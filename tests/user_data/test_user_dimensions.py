@@ -9,7 +9,7 @@ import pyvista
 import scipy.io
 import xarray
 
-from cato.data.hdf5 import new_hdf5
+from cato.data.formats import new_hdf5
 from cato.errors import InputError
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import READERS, read_samples

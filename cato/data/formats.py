@@ -1,0 +1,112 @@
+"""File formats: headers of NumPy arrays, HDF5 files to write, variables of MATLAB files to read."""
+
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, BinaryIO
+
+import h5py
+import numpy as np
+from numpy.lib import format as npy
+from scipy.io import loadmat, whosmat
+
+from cato.errors import InputError
+from cato.files import atomic_write
+
+
+def npy_header(stream: IO[bytes] | io.BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, whether the order is Fortran's, and type; leaves the stream at the values.
+
+    Bytes that are not such a header raise nearly any exception.
+    """
+    readers = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
+    return readers[npy.read_magic(stream)](stream)
+
+
+class _DeferredErrors(io.FileIO):
+    """A file that remembers a failed write instead of raising.
+
+    HDF5 crashes the process if it cannot write while it closes a file. So it never learns about the
+    failure, and we raise the error after it has closed the file.
+    """
+
+    error: OSError | None = None
+
+    def write(self, data: Any) -> int:
+        try:
+            return super().write(data)
+        except OSError as error:
+            self.error = self.error or error
+            return memoryview(data).nbytes
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self.error = self.error or error
+            return size or 0
+
+
+@contextmanager
+def hdf5_stream(path: Path) -> Iterator[BinaryIO]:
+    """A binary stream for an HDF5 library to write to; it is at `path` if the block succeeds."""
+    with atomic_write(path) as temporary, _DeferredErrors(str(temporary), "w+") as raw:
+        stream = io.BufferedRandom(raw)
+        try:
+            yield stream
+            stream.flush()
+        finally:
+            if raw.error is not None:  # whatever HDF5 made of it is a consequence
+                raise raw.error
+
+
+@contextmanager
+def new_hdf5(path: Path, **options: Any) -> Iterator[h5py.File]:
+    """An HDF5 file to fill, which is at `path` if the block succeeds."""
+    with hdf5_stream(path) as stream, h5py.File(stream, "w", **options) as file:
+        yield file
+
+
+class Reversed:
+    """A variable of an open MATLAB v7.3 file; only the indexed part is read.
+
+    Such a file is HDF5 behind a 512-byte preamble; MATLAB is column-major and HDF5 row-major, so a
+    dataset has the axes of its variable in reverse.
+    """
+
+    def __init__(self, dataset: h5py.Dataset) -> None:
+        self._dataset = dataset
+        self.shape: tuple[int, ...] = dataset.shape[::-1]
+        self.dtype: np.dtype = dataset.dtype
+
+    def __getitem__(self, index: tuple[slice | int, ...]) -> np.ndarray:
+        """Read float32; one index per axis."""
+        return self._dataset.astype(np.float32)[index[::-1]].T
+
+
+@contextmanager
+def open_variable(path: Path, name: str) -> Iterator[np.ndarray | Reversed]:
+    """The array called `name` with its axes as MATLAB shows them; up to v7 it is read whole.
+
+    The file's signature, not its name, says which of MATLAB's two formats it has. Damaged files
+    raise the exceptions of their parser.
+    """
+    if h5py.is_hdf5(path):
+        # Without HDF5's lock, which read-only and network disks refuse.
+        with h5py.File(path, "r", locking=False) as file:
+            _require_listed(name, [key for key in file if not key.startswith("#")])  # MATLAB's own
+            if not isinstance(file[name], h5py.Dataset):
+                raise InputError(f"{name!r} is a struct or sparse")
+            yield Reversed(file[name])
+    else:
+        _require_listed(name, [variable for variable, *_ in whosmat(path)])
+        array = loadmat(path, variable_names=[name])[name]
+        if not isinstance(array, np.ndarray):
+            raise InputError(f"{name!r} is sparse")
+        yield array
+
+
+def _require_listed(name: str, found: list[str]) -> None:
+    if name not in found:
+        raise InputError(f"has no such variable, only {', '.join(sorted(found)) or 'none at all'}")
