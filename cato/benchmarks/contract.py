@@ -36,18 +36,13 @@ class Rejected(RuntimeError):
 
 @dataclass(frozen=True)
 class Sample:
-    """One solved problem: float32 arrays on the mesh, channels last.
+    """One solved problem: float32 arrays on the mesh, channels last."""
 
-    Attributes:
-        inputs: (*shape, C_in).
-        targets: (*shape, C_out); with time (T, *shape, C_out).
-        coords: (*shape, D), or None where all samples share `Benchmark.coords`.
-        diagnostics: Quality of the solution, such as the residual; the same keys in every sample.
-    """
-
-    inputs: np.ndarray
-    targets: np.ndarray
+    inputs: np.ndarray  # (*shape, C_in).
+    targets: np.ndarray  # (*shape, C_out); with time (T, *shape, C_out).
+    # (*shape, D), or None where all samples share `Benchmark.coords`.
     coords: np.ndarray | None = None
+    # Quality of the solution, such as the residual; the same keys in every sample.
     diagnostics: Mapping[str, float] = field(default_factory=dict)
 
     @classmethod
@@ -72,48 +67,32 @@ class Scale(Generic[Parameters]):
 
 @dataclass(frozen=True)
 class PaperNumbers:
-    """What the paper reports on a benchmark.
+    """What the paper reports on a benchmark."""
 
-    Attributes:
-        error: Relative L2 error of CATO (Table 1).
-        rival: The model with the lowest error after CATO.
-        rival_error: Its error.
-        is_highlighted: Whether the paper names this gain among its largest.
-        public_millions: Parameters, in millions, of models in their public settings.
-    """
-
-    error: float
-    rival: str
-    rival_error: float
-    is_highlighted: bool = False
+    error: float  # Relative L2 error of CATO (Table 1).
+    rival: str  # The model with the lowest error after CATO.
+    rival_error: float  # Its error.
+    is_highlighted: bool = False  # Whether the paper names this gain among its largest.
+    # Parameters, in millions, of models in their public settings.
     public_millions: Mapping[str, float] = field(default_factory=dict)
 
 
 class Benchmark(ABC, Generic[Parameters]):
-    """A benchmark. Subclasses are final.
+    """A benchmark. Subclasses are final."""
 
-    Attributes:
-        name: Name in commands and file names, and of the benchmark's folder.
-        title: Name in reports.
-        description: One paragraph: equation, what varies, what is learnt.
-        scales: `paper`, `small` and `smoke`.
-        revision: Bump it whenever the same seed would give other samples than before, so that old
-            and new ones are never mixed.
-        view: How samples are shown.
-        editor: What the explorer lets a visitor edit; None keeps the benchmark out of it.
-        published: Layout of the published files; None if there are none.
-        paper: The paper's numbers; None if the paper has none.
-    """
-
-    name: ClassVar[str]
-    title: ClassVar[str]
-    description: ClassVar[str]
-    scales: ClassVar[Mapping[str, Scale[Any]]]
+    name: ClassVar[str]  # Name in commands and file names, and of the benchmark's folder.
+    title: ClassVar[str]  # Name in reports.
+    description: ClassVar[str]  # One paragraph: equation, what varies, what is learnt.
+    scales: ClassVar[Mapping[str, Scale[Any]]]  # `paper`, `small` and `smoke`.
+    # Bump it whenever the same seed would give other samples than before, so that old and new ones
+    # are never mixed.
     revision: ClassVar[int] = 1
-    view: ClassVar[View] = View()
+    view: ClassVar[View] = View()  # How samples are shown.
+    # What the explorer lets a visitor edit; None keeps the benchmark out of it.
     editor: ClassVar[type[Editor] | None] = None
+    # Layout of the published files; None if there are none.
     published: ClassVar[Published | None] = None
-    paper: ClassVar[PaperNumbers | None] = None
+    paper: ClassVar[PaperNumbers | None] = None  # The paper's numbers; None if the paper has none.
 
     @abstractmethod
     def problem_for(self, parameters: Parameters) -> Problem:

@@ -22,8 +22,7 @@ from cato.problem import Problem
 if TYPE_CHECKING:
     from cato.benchmarks.contract import Benchmark, Sample
 
-Box = tuple[float, float, float, float]
-"""Left, right, bottom and top of a part of the plane."""
+Box = tuple[float, float, float, float]  # Left, right, bottom and top of a part of the plane.
 
 
 class ModelInputs(NamedTuple):
@@ -40,48 +39,28 @@ class ModelInputs(NamedTuple):
 
 @dataclass(frozen=True)
 class Control:
-    """One editable number.
+    """One editable number."""
 
-    Attributes:
-        label: Its name.
-        low: Smallest value; the range is that of the training data.
-        high: Largest value.
-        step: Change per press of an arrow key.
-        unit: Shown after the value.
-        anchor: Position of its point at value 0; None for a slider.
-        along: Movement of the point if the value increases by 1.
-        follows: Index of the control whose movement this point shares.
-        start: Value of the plainest input.
-        is_small: Whether the point is a small one, connected to the point it follows.
-    """
-
-    label: str
-    low: float
-    high: float
-    step: float
-    unit: str = ""
-    anchor: tuple[float, float] | None = None
-    along: tuple[float, float] = (0.0, 1.0)
-    follows: int | None = None
-    start: float = 0.0
-    is_small: bool = False
+    label: str  # Its name.
+    low: float  # Smallest value; the range is that of the training data.
+    high: float  # Largest value.
+    step: float  # Change per press of an arrow key.
+    unit: str = ""  # Shown after the value.
+    anchor: tuple[float, float] | None = None  # Position of its point at value 0; None for a slider
+    along: tuple[float, float] = (0.0, 1.0)  # Movement of the point if the value increases by 1.
+    follows: int | None = None  # Index of the control whose movement this point shares.
+    start: float = 0.0  # Value of the plainest input.
+    is_small: bool = False  # Whether the point is a small one, connected to the point it follows.
 
 
 class Editor(ABC):
-    """The editable input of one benchmark on one mesh. Subclasses are final.
+    """The editable input of one benchmark on one mesh. Subclasses are final."""
 
-    Attributes:
-        kind: How the page edits it.
-        hint: Instruction for the visitor.
-        box: Part of the plane where the input is edited.
-        window: Part of the plane where fields are shown.
-        needs_solver: Whether `model_inputs` takes long and belongs into another process.
-    """
-
-    kind: ClassVar[Literal["paint", "points", "void", "sliders"]]
-    hint: ClassVar[str]
-    box: ClassVar[Box] = (0.0, 1.0, 0.0, 1.0)
-    window: ClassVar[Box] = (0.0, 1.0, 0.0, 1.0)
+    kind: ClassVar[Literal["paint", "points", "void", "sliders"]]  # How the page edits it.
+    hint: ClassVar[str]  # Instruction for the visitor.
+    box: ClassVar[Box] = (0.0, 1.0, 0.0, 1.0)  # Part of the plane where the input is edited.
+    window: ClassVar[Box] = (0.0, 1.0, 0.0, 1.0)  # Part of the plane where fields are shown.
+    # Whether `model_inputs` takes long and belongs into another process.
     needs_solver: ClassVar[bool] = False
 
     def __init__(self, benchmark: "Benchmark[Any]", parameters: Any) -> None:

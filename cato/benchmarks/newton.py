@@ -11,20 +11,15 @@ from scipy.sparse.linalg import splu
 
 from cato.benchmarks.contract import Rejected
 
-TOLERANCE = 1e-10
-"""Largest accepted Euclidean norm of the residual."""
+TOLERANCE = 1e-10  # Largest accepted Euclidean norm of the residual.
 MAX_ITERATIONS = 15
 
 
 @dataclass(frozen=True, kw_only=True)
 class NewtonSolution:
-    """A solution by Newton's method.
+    """A solution by Newton's method."""
 
-    Attributes:
-        residuals: Norm of the residual before each step and after the last.
-    """
-
-    residuals: tuple[float, ...]
+    residuals: tuple[float, ...]  # Norm of the residual before each step and after the last.
 
     @property
     def residual(self) -> float:
@@ -38,17 +33,11 @@ class NewtonSolution:
 
 
 class Equations(ABC):
-    """Discrete equations for a state vector.
+    """Discrete equations for a state vector."""
 
-    Attributes:
-        name: Name of the benchmark, for messages.
-        pivoting: Options of SuperLU for the Jacobian.
-        scale: Norm by which the residual is divided.
-    """
-
-    name: ClassVar[str]
-    pivoting: ClassVar[dict[str, Any]]
-    scale: float = 1.0
+    name: ClassVar[str]  # Name of the benchmark, for messages.
+    pivoting: ClassVar[dict[str, Any]]  # Options of SuperLU for the Jacobian.
+    scale: float = 1.0  # Norm by which the residual is divided.
 
     @abstractmethod
     def residual(self, state: Float[np.ndarray, " dofs"]) -> Float[np.ndarray, " dofs"]:

@@ -15,22 +15,15 @@ Fields = tuple[np.ndarray | None, np.ndarray | None, np.ndarray]
 
 @dataclass(frozen=True)
 class Layout:
-    """One array of a published file, and the part of it that is used.
+    """One array of a published file, and the part of it that is used."""
 
-    Attributes:
-        file: File name.
-        shape: Shape of the array, with None for the axis of samples.
-        samples: Which samples are the published training and test sets, or one of these.
-        name: Name of the variable in a MATLAB file; empty for a .npy file.
-        at_least: Smallest number of samples the file must have.
-        pick: Index of the part that is used, axis by axis; everything by default.
-    """
-
-    file: str
-    shape: tuple[int | None, ...]
+    file: str  # File name.
+    shape: tuple[int | None, ...]  # Shape of the array, with None for the axis of samples.
+    # Which samples are the published training and test sets, or one of these.
     samples: Mapping[str, slice]
-    name: str = ""
-    at_least: int = 1200
+    name: str = ""  # Name of the variable in a MATLAB file; empty for a .npy file.
+    at_least: int = 1200  # Smallest number of samples the file must have.
+    # Index of the part that is used, axis by axis; everything by default.
     pick: tuple[slice | int, ...] = ()
 
     @property
@@ -43,17 +36,12 @@ class Layout:
 
 @dataclass(frozen=True)
 class Published:
-    """The published files of one benchmark.
+    """The published files of one benchmark."""
 
-    Attributes:
-        layouts: The arrays.
-        assemble: Makes fields of the arrays of one split, given in the order of `layouts`, samples
-            first.
-        normalise: As in `Problem`, where it differs from the generated benchmark.
-    """
-
-    layouts: tuple[Layout, ...]
+    layouts: tuple[Layout, ...]  # The arrays.
+    # Makes fields of the arrays of one split, given in the order of `layouts`, samples first.
     assemble: Callable[..., Fields]
+    # As in `Problem`, where it differs from the generated benchmark.
     normalise: tuple[str, ...] | None = None
 
 

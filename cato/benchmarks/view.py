@@ -10,8 +10,7 @@ from cato.problem import Problem
 DEFORMED = ("x", "y", "dx", "dy")
 """Outputs that are positions and displacements of the nodes: drawn as a deformed mesh."""
 
-MARGIN = 0.02
-"""Margin around all nodes, as a fraction of their extent."""
+MARGIN = 0.02  # Margin around all nodes, as a fraction of their extent.
 
 
 @dataclass(frozen=True)
@@ -43,29 +42,19 @@ class Window:
 
 @dataclass(frozen=True)
 class View:
-    """How the samples of a problem are shown. The default shows all nodes and numbers the frames.
+    """How the samples of a problem are shown. The default shows all nodes and numbers the frames."""
 
-    Attributes:
-        label: The predicted quantity, in words.
-        unit: Unit of the outputs.
-        is_signed: Whether the colours are centred at zero.
-        names: Names of outputs in figures, where they differ from those in files.
-        window: Part of the plane to show in figures; None shows all nodes.
-        first_time: Time of the first output frame.
-        time_step: Time between frames.
-        time_unit: Unit of the times.
-        die_travel: If not 0, the first input is the height of a die above the top row of the
-            mesh, which moves down at constant speed by this distance until the last frame.
-    """
-
-    label: str = ""
-    unit: str = ""
-    is_signed: bool = False
+    label: str = ""  # The predicted quantity, in words.
+    unit: str = ""  # Unit of the outputs.
+    is_signed: bool = False  # Whether the colours are centred at zero.
+    # Names of outputs in figures, where they differ from those in files.
     names: Mapping[str, str] = field(default_factory=dict)
-    window: Window | None = None
-    first_time: float | None = None
-    time_step: float = 1.0
-    time_unit: str = ""
+    window: Window | None = None  # Part of the plane to show in figures; None shows all nodes.
+    first_time: float | None = None  # Time of the first output frame.
+    time_step: float = 1.0  # Time between frames.
+    time_unit: str = ""  # Unit of the times.
+    # If not 0, the first input is the height of a die above the top row of the mesh, which moves
+    # down at constant speed by this distance until the last frame.
     die_travel: float = 0.0
 
     def time(self, step: int) -> float:

@@ -23,16 +23,13 @@ from numpy.polynomial import Polynomial
 from cato.errors import InputError
 
 NUM_PARAMETERS = 7
-AMPLITUDE = 0.05
-"""Largest displacement of a control point."""
+AMPLITUDE = 0.05  # Largest displacement of a control point.
 SHAPE = (221, 51)
 
 BOX_HEIGHT = 0.2
 BOX_KNOTS = 0.5 + 1.5 * np.array([-1 / 2, -1 / 6, 1 / 6, 1 / 2])
-RADIUS = 40.0
-"""Of the outer half circle, and where the wake ends."""
-GROWTH = 1.02
-"""Ratio of neighbouring spacings over the first three quarters of a line of 50 cells."""
+RADIUS = 40.0  # Of the outer half circle, and where the wake ends.
+GROWTH = 1.02  # Ratio of neighbouring spacings over the first three quarters of a line of 50 cells.
 
 
 def num_wake_cells(shape: tuple[int, int]) -> int:

@@ -27,30 +27,21 @@ NUM_SWEEPS = 6
 """Symmetric Gauss–Seidel sweeps per step: with 4 strong shocks need half as many steps again."""
 FIRST_CFL, LAST_CFL, CFL_GROWTH = 5.0, 1e3, 1.05
 """Local time step over the time of a wave across the cell. Growth by 1.1 breaks down at times."""
-REFRESH = 4
-"""Steps between two linearisations."""
+REFRESH = 4  # Steps between two linearisations.
 
 
 @dataclass(frozen=True)
 class Solution:
-    """A flow on the nodes of its mesh.
+    """A flow on the nodes of its mesh."""
 
-    Attributes:
-        coords: Node positions (x, y).
-        fields: `CHANNELS` on the nodes.
-        residual: Euclidean norm, over cells and equations, of the net flux out of each cell, in
-            units of ρ∞ c∞ times one chord. Not finite if the iteration broke down.
-        num_iterations: Steps of pseudo-time.
-        lift: Lift coefficient.
-        drag: Drag coefficient, all of it from pressure.
-    """
-
-    coords: Float[np.ndarray, "H W 2"]
-    fields: Float[np.ndarray, "H W 5"]
+    coords: Float[np.ndarray, "H W 2"]  # Node positions (x, y).
+    fields: Float[np.ndarray, "H W 5"]  # `CHANNELS` on the nodes.
+    # Euclidean norm, over cells and equations, of the net flux out of each cell, in units of ρ∞ c∞
+    # times one chord. Not finite if the iteration broke down.
     residual: float
-    num_iterations: int
-    lift: float
-    drag: float
+    num_iterations: int  # Steps of pseudo-time.
+    lift: float  # Lift coefficient.
+    drag: float  # Drag coefficient, all of it from pressure.
 
     @property
     def converged(self) -> bool:

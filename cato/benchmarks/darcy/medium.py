@@ -15,11 +15,9 @@ every resolution merely samples.
 import numpy as np
 from jaxtyping import Float64
 
-LOW, HIGH = 3.0, 12.0
-"""The two permeabilities."""
+LOW, HIGH = 3.0, 12.0  # The two permeabilities.
 
-NUM_MODES = 421
-"""Modes along each axis: as many as the original has on its 421 × 421 grid."""
+NUM_MODES = 421  # Modes along each axis: as many as the original has on its 421 × 421 grid.
 
 
 def spectrum(

@@ -18,8 +18,7 @@ from jaxtyping import Float64
 from cato.benchmarks.contract import Rejected
 from cato.errors import InputError
 
-TOLERANCE = 1e-10
-"""Largest accepted ‖h²f − Au‖ / ‖h²f‖."""
+TOLERANCE = 1e-10  # Largest accepted ‖h²f − Au‖ / ‖h²f‖.
 
 
 class DarcySolution(NamedTuple):

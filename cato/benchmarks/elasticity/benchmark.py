@@ -17,8 +17,7 @@ from cato.benchmarks.view import View
 from cato.problem import Problem
 
 NUM_WAVES = 5
-CENTRE = 0.5
-"""Both coordinates of the middle of the cell."""
+CENTRE = 0.5  # Both coordinates of the middle of the cell.
 MIN_RADIUS, RADIUS_RANGE = 0.2, 0.2
 NUM_HANDLES = 2 * NUM_WAVES + 1
 """Points on the edge in the explorer: as many as a sum of waves and a mean has coefficients."""

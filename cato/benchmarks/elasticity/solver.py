@@ -48,15 +48,10 @@ _QUADRATURE_ORDER = 4
 
 @dataclass(frozen=True)
 class Solution(NewtonSolution):
-    """Stress in one cell; residuals are out-of-balance forces, relative to the load.
+    """Stress in one cell; residuals are out-of-balance forces, relative to the load."""
 
-    Attributes:
-        points: Positions in the unloaded cell.
-        stress: Von Mises stress there.
-    """
-
-    points: Float[np.ndarray, "972 2"]
-    stress: Float[np.ndarray, " 972"]
+    points: Float[np.ndarray, "972 2"]  # Positions in the unloaded cell.
+    stress: Float[np.ndarray, " 972"]  # Von Mises stress there.
 
 
 def void_radius(

@@ -41,13 +41,11 @@ COURANT = 1.8
 """Step × largest wavenumber × largest |u| + |v|. Runge–Kutta is stable up to 2.83; the rest is
 reserve for a flow that accelerates until the step is chosen again."""
 
-STEP_LIFETIME = 0.25
-"""Time after which the step is chosen again."""
+STEP_LIFETIME = 0.25  # Time after which the step is chosen again.
 
 Precision = type[np.float32] | type[np.float64]
 
-Field = Callable[[np.ndarray, np.ndarray], np.ndarray]
-"""A function of x and y, both (n, n)."""
+Field = Callable[[np.ndarray, np.ndarray], np.ndarray]  # A function of x and y, both (n, n).
 
 
 def diagonal_forcing(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -45,21 +45,13 @@ _QUADRATURE_ORDER = 7
 
 @dataclass(frozen=True)
 class Solution(NewtonSolution):
-    """A flow on the nodes of its mesh; the first axis runs along the pipe, the second across.
+    """A flow on the nodes of its mesh; the first axis runs along the pipe, the second across."""
 
-    Attributes:
-        coords: Node positions (x, y).
-        u_x: Velocity along x, the benchmark's target.
-        u_y: Velocity along y.
-        p: Pressure over density.
-        flux_error: Largest relative deviation from 2/3 of the flux through a line of nodes.
-    """
-
-    coords: Float[np.ndarray, "H W 2"]
-    u_x: Float[np.ndarray, "H W"]
-    u_y: Float[np.ndarray, "H W"]
-    p: Float[np.ndarray, "H W"]
-    flux_error: float
+    coords: Float[np.ndarray, "H W 2"]  # Node positions (x, y).
+    u_x: Float[np.ndarray, "H W"]  # Velocity along x, the benchmark's target.
+    u_y: Float[np.ndarray, "H W"]  # Velocity along y.
+    p: Float[np.ndarray, "H W"]  # Pressure over density.
+    flux_error: float  # Largest relative deviation from 2/3 of the flux through a line of nodes.
 
 
 def mesh(

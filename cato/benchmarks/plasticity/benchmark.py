@@ -11,11 +11,9 @@ from cato.benchmarks.published import Fields, Layout, Published
 from cato.benchmarks.view import View
 from cato.problem import Problem
 
-LENGTH, HEIGHT = 50.0, 15.0
-"""Size of the block in mm."""
+LENGTH, HEIGHT = 50.0, 15.0  # Size of the block in mm.
 NUM_KNOTS, MAX_KNOT = 8, 3.0
-DIE_SPEED, DURATION = 3.0, 1.0
-"""In mm/ms and ms."""
+DIE_SPEED, DURATION = 3.0, 1.0  # In mm/ms and ms.
 NUM_FRAMES = 20
 
 

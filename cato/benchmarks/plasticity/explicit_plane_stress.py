@@ -22,14 +22,11 @@ import numpy as np
 
 from cato.kernels import jit
 
-BULK_VISCOSITY = 0.06
-"""Linear damping of volume change, as a fraction of critical."""
+BULK_VISCOSITY = 0.06  # Linear damping of volume change, as a fraction of critical.
 HOURGLASS_STIFFNESS = 0.05
 """In units of Young's modulus; the fully integrated square element has 0.12."""
-HOURGLASS_STRENGTH = 0.005
-"""Yield of the hourglass spring of a square element, in units of σ_Y √A."""
-HOURGLASS_VISCOSITY = 0.0125
-"""In units of ρ c √A, with c the speed of sound."""
+HOURGLASS_STRENGTH = 0.005  # Yield of the hourglass spring of a square element, in units of σ_Y √A.
+HOURGLASS_VISCOSITY = 0.0125  # In units of ρ c √A, with c the speed of sound.
 STEPS_PER_CHECK = 16
 """The stable step is measured this often; in between an element changes by less than 1 %."""
 

@@ -32,13 +32,10 @@ from cato.benchmarks.plasticity.explicit_plane_stress import (
 )
 from cato.errors import InputError
 
-MAX_PLASTIC_STRAIN = 3.0
-"""Beyond it an element is a thin flash that no longer resolves anything."""
+MAX_PLASTIC_STRAIN = 3.0  # Beyond it an element is a thin flash that no longer resolves anything.
 MAX_ENERGY_ERROR = 0.01
-MAX_PENETRATION = 1e-3
-"""In mm, 1/500 of an element."""
-MAX_SLOWDOWN = 50.0
-"""How far the stable step may fall below that of the undeformed block."""
+MAX_PENETRATION = 1e-3  # In mm, 1/500 of an element.
+MAX_SLOWDOWN = 50.0  # How far the stable step may fall below that of the undeformed block.
 FAILURES = {STRAINED: "a thin flash of extreme strain", COLLAPSED: "a collapsed element"}
 
 
@@ -111,26 +108,18 @@ class Energy(NamedTuple):
 
 @dataclass(frozen=True)
 class Solution:
-    """The motion of the block, and what is needed to judge it.
+    """The motion of the block, and what is needed to judge it."""
 
-    Attributes:
-        fields: Position and displacement in mm, each (x, y), by node column H and node row W, with
-            row 0 at the bottom.
-        times: Of the frames, in ms.
-        die_height: Of the die above the undeformed block at the columns, in mm.
-        max_plastic_strain: Largest equivalent plastic strain of an element.
-        max_penetration: Deepest overlap of any node with the die in any frame, in mm.
-        energy: Energy balance of the whole motion.
-        num_steps: Number of time steps.
-    """
-
+    # Position and displacement in mm, each (x, y), by node column H and node row W, with row 0 at
+    # the bottom.
     fields: Float[np.ndarray, "T H W 4"]
-    times: Float[np.ndarray, " T"]
+    times: Float[np.ndarray, " T"]  # Of the frames, in ms.
+    # Of the die above the undeformed block at the columns, in mm.
     die_height: Float[np.ndarray, " H"]
-    max_plastic_strain: float
-    max_penetration: float
-    energy: Energy
-    num_steps: int
+    max_plastic_strain: float  # Largest equivalent plastic strain of an element.
+    max_penetration: float  # Deepest overlap of any node with the die in any frame, in mm.
+    energy: Energy  # Energy balance of the whole motion.
+    num_steps: int  # Number of time steps.
 
 
 def die_curve(knots: Float[np.ndarray, " K"]) -> PchipInterpolator:
