@@ -21,7 +21,8 @@ import numpy as np
 from matplotlib.figure import Figure
 from PIL import Image
 
-from cato.benchmarks import BENCHMARKS, Rejected, get_benchmark
+from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.benchmarks.contract import Rejected
 from cato.data.generate import generate
 from cato.data.sampling import sample_rng
 from cato.data.spec import DataSpec

@@ -3,8 +3,8 @@
 from importlib import import_module
 from typing import Any
 
-from cato.benchmarks.contract import SPLITS, Benchmark, Rejected, Sample, Scale
-from cato.benchmarks.editor import Editor, ModelInputs
+from cato.benchmarks.contract import Benchmark
+from cato.benchmarks.editor import Editor
 from cato.benchmarks.view import View
 from cato.errors import InputError
 from cato.problem import Problem
@@ -21,21 +21,6 @@ BENCHMARKS: dict[str, Benchmark[Any]] = {
     name: import_module(f"cato.benchmarks.{name}.benchmark").BENCHMARK for name in NAMES
 }
 
-__all__ = [
-    "BENCHMARKS",
-    "SPLITS",
-    "Benchmark",
-    "Editor",
-    "ModelInputs",
-    "Rejected",
-    "Sample",
-    "Scale",
-    "View",
-    "editor_for",
-    "get_benchmark",
-    "view_of",
-]
-
 
 def get_benchmark(name: str) -> Benchmark[Any]:
     """The benchmark of that name."""
@@ -50,12 +35,7 @@ def view_of(problem: Problem) -> View:
 
 
 def editor_for(problem: Problem, scale: str | None = None) -> Editor | None:
-    """The editor for a benchmark's problem; None for other problems.
-
-    Args:
-        problem: The problem a model was trained on.
-        scale: Preferred scale, if several have this problem.
-    """
+    """The editor for a benchmark's problem, at `scale` if possible; None for other problems."""
     benchmark = BENCHMARKS.get(problem.name)
     if benchmark is None or benchmark.editor is None:
         return None

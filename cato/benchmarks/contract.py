@@ -8,7 +8,7 @@ settings.
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, ClassVar, Generic, TypeVar, final
 
@@ -22,8 +22,8 @@ from cato.problem import Problem
 
 SPLITS = ("train", "validation", "test")
 
+# A frozen dataclass with the numerical parameters of one benchmark, JSON-ready.
 Parameters = TypeVar("Parameters")
-"""A frozen dataclass with the numerical parameters of one benchmark, JSON-ready."""
 
 
 class Rejected(RuntimeError):
@@ -40,8 +40,7 @@ class Sample:
 
     inputs: np.ndarray  # (*shape, C_in).
     targets: np.ndarray  # (*shape, C_out); with time (T, *shape, C_out).
-    # (*shape, D), or None where all samples share `Benchmark.coords`.
-    coords: np.ndarray | None = None
+    coords: np.ndarray | None = None  # (*shape, D); None where all samples share them.
     # Quality of the solution, such as the residual; the same keys in every sample.
     diagnostics: Mapping[str, float] = field(default_factory=dict)
 
@@ -115,15 +114,8 @@ class Benchmark(ABC, Generic[Parameters]):
         """Coordinates (*shape, D) that all samples share; None where each has its own."""
         return None
 
-    def at_resolution(self, parameters: Parameters, resolution: int) -> Parameters:
-        """The parameters at another number of nodes per side."""
-        if "resolution" not in {f.name for f in fields(parameters)}:  # type: ignore[arg-type]
-            raise InputError(f"{self.name} has one mesh only; leave the resolution out")
-        return replace(parameters, resolution=resolution)  # type: ignore[type-var]
-
     @final
     def scale(self, name: str) -> Scale[Parameters]:
-        """The scale of that name."""
         if name not in self.scales:
             raise InputError(
                 f"{self.name} has no scale {name!r}; choose one of {', '.join(self.scales)}"
@@ -132,13 +124,16 @@ class Benchmark(ABC, Generic[Parameters]):
 
     @final
     def parameters(self, scale: str, resolution: int | None = None) -> Parameters:
-        """The parameters of a scale, at another resolution if one is given."""
-        parameters = self.scale(scale).parameters
-        return parameters if resolution is None else self.at_resolution(parameters, resolution)
+        """The parameters of a scale, perhaps with another number of nodes per side."""
+        parameters: Any = self.scale(scale).parameters
+        if resolution is None:
+            return parameters
+        if not hasattr(parameters, "resolution"):
+            raise InputError(f"{self.name} has one mesh only; leave the resolution out")
+        return replace(parameters, resolution=resolution)
 
     @final
     def problem(self, scale: str, resolution: int | None = None) -> Problem:
-        """The learning problem at a scale."""
         return self.problem_for(self.parameters(scale, resolution))
 
     @property

@@ -69,7 +69,6 @@ class Editor(ABC):
         self.problem: Problem = benchmark.problem_for(parameters)
 
     def shared_coords(self) -> np.ndarray:
-        """The coordinates that all samples of the benchmark share."""
         coords = self.benchmark.coords(self.parameters)
         assert coords is not None
         return coords
@@ -79,7 +78,6 @@ class Editor(ABC):
         return []
 
     def neutral(self) -> np.ndarray:
-        """The values of the plainest input."""
         return np.array([control.start for control in self.controls()])
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:

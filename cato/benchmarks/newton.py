@@ -22,14 +22,8 @@ class NewtonSolution:
     residuals: tuple[float, ...]  # Norm of the residual before each step and after the last.
 
     @property
-    def residual(self) -> float:
-        """Norm of the residual at the end."""
-        return self.residuals[-1]
-
-    @property
-    def iterations(self) -> int:
-        """Number of Newton steps."""
-        return len(self.residuals) - 1
+    def diagnostics(self) -> dict[str, float]:
+        return {"residual": self.residuals[-1], "num_iterations": float(len(self.residuals) - 1)}
 
 
 class Equations(ABC):
@@ -52,11 +46,8 @@ class Equations(ABC):
     ) -> tuple[Float[np.ndarray, " dofs"], tuple[float, ...]]:
         """Solve for the `free` entries of the state, keeping the others.
 
-        Returns:
-            The solution, and the norm of the residual before each step and after the last.
-
-        Raises:
-            Rejected: The iteration did not converge.
+        Returns the solution, and the norm of the residual before each step and after the last.
+        Raises `Rejected` if the iteration does not converge.
         """
         state, norms = state.copy(), list[float]()
         while len(norms) <= MAX_ITERATIONS:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+# Coordinates (None if shared), inputs (None if the mesh is the input) and targets.
 Fields = tuple[np.ndarray | None, np.ndarray | None, np.ndarray]
-"""Coordinates (None if shared), inputs (None if the mesh is the input) and targets."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,6 @@ class Layout:
 
     @property
     def expected(self) -> str:
-        """Expected contents of the file, for messages."""
         sizes = ", ".join(f"≥ {self.at_least}" if n is None else str(n) for n in self.shape)
         variable = f"the variable {self.name!r}, " if self.name else ""
         return f"{variable}real numbers of shape ({sizes})"

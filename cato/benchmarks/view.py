@@ -7,9 +7,8 @@ import numpy as np
 
 from cato.problem import Problem
 
+# Outputs that are positions and displacements of the nodes: drawn as a deformed mesh.
 DEFORMED = ("x", "y", "dx", "dy")
-"""Outputs that are positions and displacements of the nodes: drawn as a deformed mesh."""
-
 MARGIN = 0.02  # Margin around all nodes, as a fraction of their extent.
 
 
@@ -31,7 +30,6 @@ class Window:
 
     @property
     def size(self) -> tuple[float, float]:
-        """Width and height."""
         return self.right - self.left, self.top - self.bottom
 
     def contains(self, coords: np.ndarray) -> np.ndarray:
@@ -42,13 +40,12 @@ class Window:
 
 @dataclass(frozen=True)
 class View:
-    """How the samples of a problem are shown. The default shows all nodes and numbers the frames."""
+    """How samples are shown. The default shows all nodes and numbers the frames."""
 
     label: str = ""  # The predicted quantity, in words.
     unit: str = ""  # Unit of the outputs.
     is_signed: bool = False  # Whether the colours are centred at zero.
-    # Names of outputs in figures, where they differ from those in files.
-    names: Mapping[str, str] = field(default_factory=dict)
+    names: Mapping[str, str] = field(default_factory=dict)  # Outputs' names in figures, if others.
     window: Window | None = None  # Part of the plane to show in figures; None shows all nodes.
     first_time: float | None = None  # Time of the first output frame.
     time_step: float = 1.0  # Time between frames.
@@ -69,7 +66,6 @@ class View:
 
     @property
     def time_label(self) -> str:
-        """Label of a time axis."""
         if self.first_time is None:
             return "frame"
         return f"t ({self.time_unit})" if self.time_unit else "t"

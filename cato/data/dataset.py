@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from cato.benchmarks import SPLITS
+from cato.benchmarks.contract import SPLITS
 from cato.data.arrays import check_arrays, check_mask, require_nonzero
 from cato.data.generate import covering, generate_file
 from cato.data.spec import DEFAULT_ROOT, DataSpec

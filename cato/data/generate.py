@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
-from cato.benchmarks import SPLITS
+from cato.benchmarks.contract import SPLITS
 from cato.data.sample_cache import SampleCache
 from cato.data.sampling import generate_sample
 from cato.data.spec import DEFAULT_ROOT, DataSpec

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks import Benchmark, get_benchmark
+from cato.benchmarks import get_benchmark
+from cato.benchmarks.contract import Benchmark
 from cato.benchmarks.published import Layout, Published
 from cato.data.dataset import Dataset, Splits
 from cato.data.formats import Reversed, open_variable
@@ -21,12 +22,7 @@ from cato.errors import InputError
 
 
 def read_published(benchmark: str, folder: Path) -> Splits:
-    """The published data of a benchmark.
-
-    Args:
-        benchmark: Its name.
-        folder: Folder with the published files under their own names, directly or one level down.
-    """
+    """The published data of a benchmark; the files are in `folder` or in a folder in it."""
     definition = get_benchmark(benchmark)
     if definition.published is None:
         raise InputError(f"{benchmark} has no published files; leave --original out")
@@ -41,29 +37,22 @@ def read_files(
     problem = benchmark.problem("paper")
     if published.normalise is not None:
         problem = replace(problem, normalise=published.normalise)
-    shared = benchmark.coords(benchmark.parameters("paper"))
     paths = _locate(benchmark.name, published.layouts, folder)
     datasets = {}
     for split, arrays in _read_arrays(published.layouts, paths).items():
         coords, inputs, targets = published.assemble(*arrays)
-        coords = shared if coords is None else coords
+        if coords is None:
+            coords = benchmark.coords(benchmark.parameters("paper"))
         assert coords is not None
         what = f"published {benchmark.name} {split} samples"
         datasets[split] = Dataset.from_arrays(problem, coords, inputs, targets, what=what)
     train, test = datasets["train"], datasets["test"]
     num_train = len(train) - num_validation
-    return Splits(
-        problem,
-        {
-            "train": train.subset(slice(0, num_train)),
-            "validation": train.subset(slice(num_train, None)),
-            "test": test,
-        },
-    )
+    first, last = train.subset(slice(0, num_train)), train.subset(slice(num_train, None))
+    return Splits(problem, {"train": first, "validation": last, "test": test})
 
 
 def _locate(benchmark: str, layouts: Sequence[Layout], folder: Path) -> dict[str, Path]:
-    """The path of each file."""
     names = list(dict.fromkeys(layout.file for layout in layouts))
     if not folder.is_dir():
         raise InputError(f"{folder} is not a folder; give the one that holds {', '.join(names)}")
@@ -106,35 +95,21 @@ def _read_arrays(
 
 
 def _read_array(path: Path, layout: Layout) -> tuple[int, dict[str, np.ndarray]]:
-    """The number of samples in the file, and the samples of each split."""
+    """The number of samples in the file, and those of each split as float32, samples first."""
+    axis, parts = layout.shape.index(None), {}
     with _opened(path, layout) as array:
-        if not _fits(array, layout):
+        count = array.shape[axis] if len(array.shape) == len(layout.shape) else 0
+        expected = tuple(count if size is None else size for size in layout.shape)
+        if array.dtype.kind not in "fiu" or array.shape != expected or count < layout.at_least:
             raise InputError(f"holds {array.dtype} of shape {array.shape}")
-        parts = {split: _read_split(array, layout, split) for split in layout.samples}
-        return array.shape[layout.shape.index(None)], parts
-
-
-def _fits(array: np.ndarray | Reversed, layout: Layout) -> bool:
-    """Whether an array is real and of the expected shape."""
-    return (
-        array.dtype.kind in "fiu"
-        and len(array.shape) == len(layout.shape)
-        and all(
-            found >= layout.at_least if size is None else found == size
-            for found, size in zip(array.shape, layout.shape, strict=True)
-        )
-    )
-
-
-def _read_split(array: np.ndarray | Reversed, layout: Layout, split: str) -> np.ndarray:
-    """The samples of a split as float32, samples first."""
-    axis = layout.shape.index(None)
-    index = list(layout.pick) + [slice(None)] * (len(layout.shape) - len(layout.pick))
-    index[axis] = layout.samples[split]
-    with np.errstate(over="ignore"):  # too large for float32 is infinite, and named as such
-        # A copy, since a view would keep the whole variable in memory.
-        part = np.array(array[tuple(index)], np.float32)
-    return np.moveaxis(part, axis, 0)
+        for split, samples in layout.samples.items():
+            index = list(layout.pick) + [slice(None)] * (len(layout.shape) - len(layout.pick))
+            index[axis] = samples
+            with np.errstate(over="ignore"):  # too large for float32 is infinite, and named as such
+                # A copy, since a view would keep the whole variable in memory.
+                part = np.array(array[tuple(index)], np.float32)
+            parts[split] = np.moveaxis(part, axis, 0)
+    return count, parts
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks import Sample
+from cato.benchmarks.contract import Sample
 from cato.data.sampling import AcceptedSample
 from cato.data.spec import DataSpec
 from cato.errors import InputError

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from cato.benchmarks import Rejected, Sample
+from cato.benchmarks.contract import Rejected, Sample
 from cato.data.arrays import sample_shapes
 from cato.data.spec import DataSpec
 

@@ -6,7 +6,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cato.benchmarks import SPLITS, Benchmark, get_benchmark
+from cato.benchmarks import get_benchmark
+from cato.benchmarks.contract import SPLITS, Benchmark
 from cato.errors import InputError
 from cato.problem import Problem
 

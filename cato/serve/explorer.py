@@ -21,7 +21,8 @@ from fastapi.responses import FileResponse
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from cato.benchmarks import BENCHMARKS, Editor, ModelInputs, editor_for
+from cato.benchmarks import BENCHMARKS, editor_for
+from cato.benchmarks.editor import Editor, ModelInputs
 from cato.errors import InputError
 from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.jobs import SolverJob, SolverJobs

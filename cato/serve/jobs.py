@@ -20,7 +20,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cato.benchmarks import Editor, Rejected
+from cato.benchmarks.contract import Rejected
+from cato.benchmarks.editor import Editor
 from cato.config import Count, Positive
 from cato.errors import InputError
 from cato.kernels.jit import when_compiling

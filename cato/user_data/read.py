@@ -10,7 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cato.benchmarks import BENCHMARKS, SPLITS
+from cato.benchmarks import BENCHMARKS
+from cato.benchmarks.contract import SPLITS
 from cato.errors import InputError
 from cato.files import digest
 from cato.user_data import netcdf, vtk

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from cato import benchmarks
-from cato.benchmarks import SPLITS, Benchmark, Sample, Scale, get_benchmark
-from cato.benchmarks.contract import Rejected
+from cato.benchmarks import get_benchmark
+from cato.benchmarks.contract import SPLITS, Benchmark, Rejected, Sample, Scale
 from cato.data.sampling import MAX_ATTEMPTS, generate_sample, sample_rng
 from cato.data.spec import DataSpec
 from cato.errors import InputError

@@ -60,12 +60,26 @@ def test_uniaxial_tension_has_the_textbook_stress(stretch):
     )
 
 
+def energy_density(F: np.ndarray) -> np.ndarray:
+    """W(F) per undeformed volume, from the invariants of C = FᵀF."""
+    C = np.einsum("ai...,aj...->ij...", F, F)
+    trace, det = C[0, 0] + C[1, 1], C[0, 0] * C[1, 1] - C[0, 1] * C[1, 0]
+    first, second = trace + 1 / det, det + trace / det
+    return elasticity.C1 * (first - 3) + elasticity.C2 * (second - 3)
+
+
+def energy(cell: elasticity.UnitCell, displacement: np.ndarray) -> float:
+    """Stored energy minus the work of the load: equilibrium makes it stationary."""
+    density = energy_density(cell.deformation(displacement))
+    return float((density * cell.basis.dx).sum() - cell.load @ displacement)
+
+
 @given(angle=st.floats(-np.pi, np.pi), seed=st.integers(0, 1000))
 def test_rotation_stores_no_energy_and_turns_the_stress(angle, seed):
     rotation = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
     F = np.eye(2) + np.random.default_rng(seed).uniform(-0.2, 0.2, (2, 2))
-    assert elasticity.energy_density(rotation) == pytest.approx(0, abs=1e-8)
-    assert elasticity.energy_density(rotation @ F) == pytest.approx(elasticity.energy_density(F))
+    assert energy_density(rotation) == pytest.approx(0, abs=1e-8)
+    assert energy_density(rotation @ F) == pytest.approx(energy_density(F))
     np.testing.assert_allclose(
         elasticity.cauchy_stress(rotation @ F),
         rotation @ elasticity.cauchy_stress(F) @ rotation.T,
@@ -98,7 +112,7 @@ def test_residual_and_tangent_are_derivatives_of_the_energy():
     displacement += 1e-4 * rng.standard_normal(displacement.size)
     step = 1e-7 * rng.standard_normal(displacement.size)
 
-    slope = (cell.energy(displacement + step) - cell.energy(displacement - step)) / 2
+    slope = (energy(cell, displacement + step) - energy(cell, displacement - step)) / 2
     assert cell.residual(displacement) @ step == pytest.approx(slope, rel=1e-6)
 
     change = (cell.residual(displacement + step) - cell.residual(displacement - step)) / 2
@@ -162,8 +176,8 @@ def test_one_solution():
     assert solution.points.shape == (972, 2)
     assert len(np.unique(solution.points.round(9), axis=0)) == 972
     assert (solution.stress > 0).all()
-    assert solution.iterations <= 4
-    assert solution.residual < TOLERANCE
+    assert solution.diagnostics["num_iterations"] <= 4
+    assert solution.diagnostics["residual"] < TOLERANCE
 
 
 def test_stress_concentrates_beside_the_void():

@@ -23,7 +23,7 @@ def test_straight_pipe_is_poiseuille_flow():
     np.testing.assert_allclose(solution.u_x, 1 - 4 * y**2, atol=1e-12)
     np.testing.assert_allclose(solution.u_y, 0, atol=1e-12)
     np.testing.assert_allclose(solution.p, 8 * pipe.VISCOSITY * (10 - x), atol=1e-12)
-    assert solution.iterations == 1
+    assert solution.diagnostics["num_iterations"] == 1
 
 
 class Kovasznay:

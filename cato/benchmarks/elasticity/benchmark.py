@@ -19,9 +19,8 @@ from cato.problem import Problem
 NUM_WAVES = 5
 CENTRE = 0.5  # Both coordinates of the middle of the cell.
 MIN_RADIUS, RADIUS_RANGE = 0.2, 0.2
+# Points on the edge in the explorer: as many as a sum of waves and a mean has coefficients.
 NUM_HANDLES = 2 * NUM_WAVES + 1
-"""Points on the edge in the explorer: as many as a sum of waves and a mean has coefficients."""
-
 SAMPLES = {"train": slice(0, 1000), "test": slice(-200, None)}
 
 
@@ -63,13 +62,8 @@ class ElasticityEditor(Editor):
 
     def describe(self) -> dict[str, Any]:
         """Also the law of the edge, r = inner + (outer − inner) / (1 + exp r̃), |r̃| ≤ reach."""
-        void = {
-            "points": NUM_HANDLES,
-            "centre": CENTRE,
-            "inner": MIN_RADIUS,
-            "outer": MIN_RADIUS + RADIUS_RANGE,
-            "reach": 3.0,
-        }
+        radii = {"inner": MIN_RADIUS, "outer": MIN_RADIUS + RADIUS_RANGE}
+        void = {"points": NUM_HANDLES, "centre": CENTRE, **radii, "reach": 3.0}
         return super().describe() | {"void": void}
 
 
@@ -103,14 +97,8 @@ class Elasticity(Benchmark[CellMesh]):
     )
 
     def problem_for(self, parameters: CellMesh) -> Problem:
-        return Problem(
-            self.name,
-            "cloud",
-            (parameters.num_points,),
-            inputs=(),
-            outputs=("stress",),
-            normalise=("outputs",),
-        )
+        shape, outputs = (parameters.num_points,), ("stress",)
+        return Problem(self.name, "cloud", shape, (), outputs, normalise=("outputs",))
 
     def draw(self, rng: np.random.Generator, parameters: CellMesh) -> np.ndarray:
         """Fourier coefficients (K, 2) of r̃: those of cos kθ and of sin kθ, for k = 1, 2, …"""
@@ -122,11 +110,7 @@ class Elasticity(Benchmark[CellMesh]):
         from cato.benchmarks.elasticity.solver import solve
 
         solution = solve(drawn)
-        diagnostics = {
-            "residual": solution.residual,
-            "num_iterations": float(solution.iterations),
-        }
-        return Sample.on_mesh(solution.points, solution.stress, diagnostics)
+        return Sample.on_mesh(solution.points, solution.stress, solution.diagnostics)
 
 
 BENCHMARK = Elasticity()

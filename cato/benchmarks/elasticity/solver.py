@@ -66,15 +66,11 @@ def void_radius(
 def solve(
     void: Float[np.ndarray, "waves 2"], traction: float = TRACTION, refine: int = 0
 ) -> Solution:
-    """Stress in the cell with this void.
+    """Stress in the cell with the void drawn by `Elasticity.draw`.
 
-    Args:
-        void: Fourier coefficients, as drawn by `Elasticity.draw`.
-        traction: Upward force per unit length of the top.
-        refine: How many times to halve the elements; the 972 points stay the same.
-
-    Raises:
-        Rejected: The void folds the mesh, or Newton's iteration did not converge.
+    The traction is the upward force per unit length of the top; `refine` is how many times to halve
+    the elements, where the 972 points stay the same. Raises `Rejected` if the void folds the mesh
+    or Newton's iteration does not converge.
     """
     cell = UnitCell(void, traction, refine)
     displacement, residuals = cell.newton(np.zeros(2 * cell.basis.N), cell.free)
@@ -110,11 +106,6 @@ class UnitCell(Equations):
         gradient = [self.basis.interpolate(u).grad for u in np.split(displacement, 2)]
         return np.stack(gradient) + np.eye(2)[:, :, None, None]
 
-    def energy(self, displacement: Float[np.ndarray, " dofs"]) -> float:
-        """Stored energy minus the work of the load: equilibrium makes it stationary."""
-        density = energy_density(self.deformation(displacement))
-        return float((density * self.basis.dx).sum() - self.load @ displacement)
-
     def residual(self, state: Float[np.ndarray, " dofs"]) -> Float[np.ndarray, " dofs"]:
         """Out-of-balance forces, the gradient of the energy."""
         stress = first_piola(self.deformation(state))
@@ -137,25 +128,22 @@ class UnitCell(Equations):
         return np.stack([corners.project(values)[:NUM_POINTS] for values in components])
 
 
-def energy_density(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "*q"]:
-    """W(F) per undeformed volume."""
-    J, square = _det(F), (F**2).sum(axis=(0, 1))
-    return C1 * (square + J**-2 - 3) + C2 * (J**2 + square / J**2 - 3)
+def _invariants(F: Float[np.ndarray, "2 2 *q"]) -> tuple[np.ndarray, ...]:
+    """det F, |F|², the cofactor matrix G = ∂det F/∂F, and α, β of P = ∂W/∂F = αF + βG."""
+    J, square = F[0, 0] * F[1, 1] - F[0, 1] * F[1, 0], (F**2).sum(axis=(0, 1))
+    G = np.stack([np.stack([F[1, 1], -F[1, 0]]), np.stack([-F[0, 1], F[0, 0]])])
+    return J, square, G, 2 * (C1 + C2 / J**2), 2 * (C2 * J - (C1 + C2 * square) / J**3)
 
 
 def first_piola(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "2 2 *q"]:
-    """P = ∂W/∂F = αF + βG with the cofactor matrix G = ∂det F/∂F."""
-    J, square = _det(F), (F**2).sum(axis=(0, 1))
-    alpha = 2 * (C1 + C2 / J**2)
-    beta = 2 * (C2 * J - (C1 + C2 * square) / J**3)
-    return alpha * F + beta * _cofactor(F)
+    """P = ∂W/∂F."""
+    _, _, G, alpha, beta = _invariants(F)
+    return alpha * F + beta * G
 
 
 def tangent_moduli(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "2 2 2 2 *q"]:
     """∂P_ai/∂F_bj at the indices (a, i, b, j)."""
-    J, square, G = _det(F), (F**2).sum(axis=(0, 1)), _cofactor(F)
-    alpha = 2 * (C1 + C2 / J**2)
-    beta = 2 * (C2 * J - (C1 + C2 * square) / J**3)
+    J, square, G, alpha, beta = _invariants(F)
     mixed = np.einsum("ai...,bj...->aibj...", F, -4 * C2 * G / J**3)
     bulk = 2 * (C2 + 3 * (C1 + C2 * square) / J**4)
     turn = np.array([[0.0, 1.0], [-1.0, 0.0]])
@@ -192,22 +180,8 @@ def morph(
     return CENTRE + ray * (edge + depth * (outer - edge))
 
 
-@skfem.BilinearForm
-def _stiffness(u: Any, v: Any, w: Any) -> Any:
-    return dot(mul(w.moduli, grad(u)), grad(v))
-
-
-@skfem.LinearForm
-def _internal(v: Any, w: Any) -> Any:
-    return dot(w.stress, grad(v))
-
-
-def _det(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "*q"]:
-    return F[0, 0] * F[1, 1] - F[0, 1] * F[1, 0]
-
-
-def _cofactor(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "2 2 *q"]:
-    return np.stack([np.stack([F[1, 1], -F[1, 0]]), np.stack([-F[0, 1], F[0, 0]])])
+_stiffness = skfem.BilinearForm(lambda u, v, w: dot(mul(w.moduli, grad(u)), grad(v)))
+_internal = skfem.LinearForm(lambda v, w: dot(w.stress, grad(v)))
 
 
 class Reference(NamedTuple):

@@ -14,12 +14,11 @@ from cato.problem import Problem
 LENGTH = 10.0
 KNOTS = np.linspace(0, LENGTH, 5)
 
+# Largest |height| and |slope dy/dx| of the knots: in the original program (slopes U[−1, 1] per
+# piece of length 2.5) and in the text of the article.
 RANGES = {"code": (1.0, 0.4), "paper": (2.0, 1.0)}
-"""Largest |height| and |slope dy/dx| of the knots: in the original program (slopes U[−1, 1] per
-piece of length 2.5) and in the text of the article."""
-
+# Distance along x between a knot and the point that turns the pipe there, in the explorer.
 REACH = 0.8
-"""Distance along x between a knot and the point that turns the pipe there, in the explorer."""
 
 
 def draw_centreline(rng: np.random.Generator, law: str = "code") -> np.ndarray:
@@ -39,7 +38,6 @@ class PipeMesh:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Nodes along and across the pipe."""
         return self.resolution, self.resolution
 
 
@@ -60,18 +58,10 @@ class PipeEditor(Editor):
                 label = f"Height of the pipe at x = {x:g}"
                 controls.append(Control(label, -height, height, 0.05, "", (x, 0.0)))
             reach = -REACH if knot == len(KNOTS) - 1 else REACH
-            controls.append(
-                Control(
-                    f"Slope of the pipe at x = {x:g}",
-                    -slope,
-                    slope,
-                    0.04,
-                    anchor=(x + reach, 0.0),
-                    along=(0.0, reach),
-                    follows=len(controls) - 1 if knot else None,
-                    is_small=True,
-                )
-            )
+            label, anchor = f"Slope of the pipe at x = {x:g}", (x + reach, 0.0)
+            along, follows = (0.0, reach), len(controls) - 1 if knot else None
+            turn = Control(label, -slope, slope, 0.04, "", anchor, along, follows, is_small=True)
+            controls.append(turn)
         return controls
 
     def encode(self, drawn: np.ndarray) -> np.ndarray:
@@ -109,28 +99,17 @@ class Pipe(Benchmark[PipeMesh]):
     paper = PaperNumbers(0.0038, "gnot", 0.0047, public_millions={"transolver": 3.07, "saot": 5.42})
 
     def problem_for(self, parameters: PipeMesh) -> Problem:
-        return Problem(
-            self.name,
-            "mesh",
-            parameters.shape,
-            inputs=(),
-            outputs=("u_x",),
-            normalise=("coords", "outputs"),
-        )
+        normalise = ("coords", "outputs")
+        return Problem(self.name, "mesh", parameters.shape, (), ("u_x",), normalise=normalise)
 
     def draw(self, rng: np.random.Generator, parameters: PipeMesh) -> np.ndarray:
-        """Heights and slopes of the centreline at its knots."""
         return draw_centreline(rng)
 
     def solve(self, drawn: np.ndarray, parameters: PipeMesh) -> Sample:
         from cato.benchmarks.pipe.solver import solve
 
         solution = solve(drawn, parameters.shape)
-        diagnostics = {
-            "residual": solution.residual,
-            "num_iterations": float(solution.iterations),
-            "flux_error": solution.flux_error,
-        }
+        diagnostics = solution.diagnostics | {"flux_error": solution.flux_error}
         return Sample.on_mesh(solution.coords, solution.u_x, diagnostics)
 
 

@@ -21,7 +21,6 @@ see `benchmark.RANGES`.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from typing import Any
 
 import numpy as np
 import skfem
@@ -69,14 +68,9 @@ def mesh(
 
 
 def solve(parameters: Float[np.ndarray, "5 2"], shape: tuple[int, int] = (129, 129)) -> Solution:
-    """Flow through the pipe.
+    """Flow through the pipe with these heights and slopes, as drawn by `draw_centreline`.
 
-    Args:
-        parameters: Height and slope at the five knots, as drawn by `draw_centreline`.
-        shape: Nodes along and across the pipe, both odd.
-
-    Raises:
-        Rejected: Newton's iteration did not converge.
+    `shape` counts nodes along and across, both odd. Raises `Rejected` if Newton's iteration fails.
     """
     flow = Flow(mesh(parameters, shape))
     across = np.linspace(-1, 1, shape[1])
@@ -93,9 +87,6 @@ class Flow(Equations):
 
     A state is the vector of u_x and u_y at the nodes and of p at the element corners, in
     scikit-fem's numbering; `state` and `fields` translate from and to arrays on the mesh.
-
-    Args:
-        coords: Node positions, odd numbers of them along both axes.
     """
 
     name = "pipe"
@@ -166,26 +157,10 @@ class Flow(Equations):
         return np.split(state, [self.basis.N, 2 * self.basis.N])
 
 
-@skfem.BilinearForm
-def _viscous(u: Any, v: Any, w: Any) -> Any:
-    return VISCOSITY * dot(grad(u), grad(v))
-
-
-@skfem.BilinearForm
-def _transport(u: Any, v: Any, w: Any) -> Any:
-    return (w.u_x * u.grad[0] + w.u_y * u.grad[1]) * v
-
-
-@skfem.BilinearForm
-def _reaction(u: Any, v: Any, w: Any) -> Any:
-    return w.rate * u * v
-
-
-@skfem.LinearForm
-def _convection(v: Any, w: Any) -> Any:
-    return w.force * v
-
-
+_viscous = skfem.BilinearForm(lambda u, v, w: VISCOSITY * dot(grad(u), grad(v)))
+_transport = skfem.BilinearForm(lambda u, v, w: (w.u_x * u.grad[0] + w.u_y * u.grad[1]) * v)
+_reaction = skfem.BilinearForm(lambda u, v, w: w.rate * u * v)
+_convection = skfem.LinearForm(lambda v, w: w.force * v)
 _divergence = (
     skfem.BilinearForm(lambda u, q, w: -u.grad[0] * q),
     skfem.BilinearForm(lambda u, q, w: -u.grad[1] * q),
