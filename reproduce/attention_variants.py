@@ -7,9 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.models.cato.attention import AxialAttention, attend, attend_along, axial_attention
+from cato.models.cato.attention import AxialAttention, attend, attend_along, axial_attention, rotate
 from cato.models.cato.grid import Cato, CatoConfig
-from cato.models.cato.rotary import rotate
 from cato.models.registry import model_entry
 from cato.problem import Problem
 

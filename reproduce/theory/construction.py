@@ -35,7 +35,7 @@ from cato.models.cato.attention import AxialAttention
 from cato.models.cato.block import CatoBlock
 from cato.models.cato.chart import Chart
 from cato.models.cato.grid import Cato, CatoConfig
-from cato.models.layers.mlp import MLP
+from cato.models.layers.nodewise import MLP
 from cato.problem import Problem
 from reproduce.theory.operators import ChartedAxialOperator
 

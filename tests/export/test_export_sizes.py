@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cato.kernels.neighbours import nearest_neighbours
 from cato.models.baselines.ono import Whitening
-from cato.models.layers.symbolic_sizes import share_of
+from cato.models.layers.mesh import share_of
 
 
 @pytest.mark.parametrize("period", [(None, None), (8.0, None)])

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cato.errors import InputError
-from cato.models.layers.slice_attention import PointSliceAttention, SliceAttention
+from cato.models.layers.attention import PointSliceAttention, SliceAttention
 
 
 def softmax(x):

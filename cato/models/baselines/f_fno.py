@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.frames import GridConfig, GridOperator
+from cato.models.layers.mesh import smaller
 from cato.models.layers.spectral import cut, spectrum, synthesis
-from cato.models.layers.symbolic_sizes import smaller
 from cato.models.shapes import Grid
 from cato.problem import Problem
 

@@ -38,9 +38,8 @@ from cato.config import Count
 from cato.errors import InputError
 from cato.models.contract import Nodes
 from cato.models.layers.attention import Rotation
-from cato.models.layers.embedding import time_embedding
-from cato.models.layers.mlp import MLP
-from cato.models.layers.point_operator import PointConfig, PointOperator
+from cato.models.layers.frames import PointConfig, PointOperator
+from cato.models.layers.nodewise import MLP, time_embedding
 from cato.models.shapes import Mesh, Points
 from cato.problem import Problem
 

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.frames import GridConfig, GridOperator
 from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Grid
 from cato.problem import Problem

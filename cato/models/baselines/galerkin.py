@@ -20,6 +20,7 @@ axes that are not periodic; no dropout; zero Dirichlet values are learnt and not
 
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -30,13 +31,10 @@ from torch.nn import functional as F
 from cato.config import Count
 from cato.models.contract import Nodes
 from cato.models.layers.attention import check_heads, galerkin_attention
-from cato.models.layers.embedding import time_embedding, unit_box
-from cato.models.layers.grid_operator import MeshFrame
-from cato.models.layers.mesh import Stencil
-from cato.models.layers.mlp import MLP, ChannelLinear
-from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
+from cato.models.layers.frames import MeshFrame, PointConfig, PointOperator
+from cato.models.layers.mesh import Stencil, ceil_divide, larger
+from cato.models.layers.nodewise import MLP, ChannelLinear, time_embedding, unit_box
 from cato.models.layers.spectral import FourierLayer
-from cato.models.layers.symbolic_sizes import ceil_divide, larger
 from cato.models.shapes import Coords, Grid, Heads, Mask, Periodic, Points, Shape, Signal
 from cato.problem import Problem
 
@@ -175,11 +173,11 @@ class Galerkin(PointOperator):
     """Transformer with Galerkin-type attention."""
 
     title, family = "Galerkin", "linear attention"
+    two_axes: ClassVar = True
     reference = "Cao, Choose a Transformer: Fourier or Galerkin, NeurIPS 2021"
 
     def __init__(self, config: GalerkinConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        require_two_axes("Galerkin", problem)
         width, dimension = config.width, problem.dimension
         self.time = time_embedding(width, problem)
         self.layers = nn.ModuleList(GalerkinLayer(config, dimension) for _ in range(config.depth))

@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.frames import GridConfig, GridOperator
 from cato.models.layers.latent_grid import GeoConfig, unit_grid
-from cato.models.layers.mlp import ChannelLinear
+from cato.models.layers.nodewise import ChannelLinear
 from cato.models.layers.spectral import SpectralConv
 from cato.models.shapes import Grid
 from cato.problem import Problem

@@ -30,9 +30,8 @@ from torch.nn import functional as F
 from cato.config import Count, Positive
 from cato.models.contract import Nodes
 from cato.models.layers.attention import check_heads, linear_attention
-from cato.models.layers.embedding import time_embedding
-from cato.models.layers.mlp import MLP
-from cato.models.layers.point_operator import PointConfig, PointOperator
+from cato.models.layers.frames import PointConfig, PointOperator
+from cato.models.layers.nodewise import MLP, time_embedding
 from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 

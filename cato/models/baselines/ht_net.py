@@ -33,11 +33,9 @@ from torch import Tensor, nn
 from cato.config import Count, Positive
 from cato.models.contract import Nodes
 from cato.models.layers.attention import TransformerBlock, check_heads
-from cato.models.layers.embedding import time_embedding
-from cato.models.layers.grid_operator import MeshFrame
+from cato.models.layers.frames import MeshFrame, PointConfig, PointOperator
 from cato.models.layers.mesh import Stencil, pad_to_multiple
-from cato.models.layers.mlp import ChannelMLP
-from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
+from cato.models.layers.nodewise import ChannelMLP, time_embedding
 from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Points
 from cato.problem import Problem
@@ -137,6 +135,7 @@ class HTNet(PointOperator):
     """Hierarchical transformer for grids and structured meshes of 2 axes."""
 
     title, family = "HT-Net", "window attention"
+    two_axes: ClassVar = True
     reference = (
         "Liu et al., Mitigating Spectral Bias for the Multiscale Operator Learning, JCP 2024"
     )
@@ -145,7 +144,6 @@ class HTNet(PointOperator):
 
     def __init__(self, config: HTNetConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        require_two_axes("HT-Net", problem)
         width, modes = config.width, (config.modes, config.modes)
         self.multiple = config.window * 2 ** (config.levels - 1)
         self.embed = Stencil(self.num_in, width, problem.periodic)

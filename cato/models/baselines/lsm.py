@@ -33,7 +33,7 @@ from torch.nn import functional as F
 
 from cato.config import Count, Fraction
 from cato.models.layers.attention import check_heads
-from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.frames import GridConfig, GridOperator
 from cato.models.layers.mesh import Stencil, pad_to_multiple
 from cato.models.shapes import Grid, Periodic
 from cato.problem import Problem

@@ -37,9 +37,8 @@ from cato.config import Count, Positive
 from cato.errors import InputError
 from cato.models.contract import Nodes
 from cato.models.layers.attention import Rotation, galerkin_attention
-from cato.models.layers.embedding import time_embedding, unit_box
-from cato.models.layers.mlp import MLP
-from cato.models.layers.point_operator import PointConfig, PointOperator
+from cato.models.layers.frames import PointConfig, PointOperator
+from cato.models.layers.nodewise import MLP, time_embedding, unit_box
 from cato.models.shapes import Coords, Heads, Mask, Points
 from cato.problem import Problem
 

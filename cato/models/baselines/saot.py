@@ -35,10 +35,9 @@ from cato.config import Count, Positive
 from cato.errors import InputError
 from cato.models.contract import Nodes
 from cato.models.layers.attention import TransformerBlock, linear_attention
-from cato.models.layers.embedding import ReferenceGrid, time_embedding
+from cato.models.layers.frames import PointConfig, PointOperator
 from cato.models.layers.mesh import Stencil
-from cato.models.layers.mlp import MLP, start_small
-from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
+from cato.models.layers.nodewise import MLP, ReferenceGrid, start_small, time_embedding
 from cato.models.shapes import Coords, Mask, Mesh, Periodic, Points, Shape
 from cato.problem import Problem
 
@@ -188,12 +187,12 @@ class SAOT(PointOperator):
     """Spectral Attention Operator Transformer."""
 
     title, family = "SAOT", "spectral attention"
+    two_axes: ClassVar = True
     reference = "Zhou et al., SAOT: An Enhanced Locality-Aware Spectral Transformer, AAAI 2026"
     permutation_equivariant: ClassVar = False
 
     def __init__(self, config: SAOTConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        require_two_axes("SAOT", problem)
         width, heads, num_axes = config.width, config.heads, len(problem.shape)
         if width % heads or width % 2**num_axes:
             raise InputError(

@@ -17,7 +17,7 @@ where the problem has no input function.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge
@@ -26,12 +26,10 @@ from torch import Tensor, nn
 
 from cato.config import Count, Positive
 from cato.models.contract import Nodes
-from cato.models.layers.attention import TransformerBlock
-from cato.models.layers.embedding import ReferenceGrid, time_embedding
+from cato.models.layers.attention import PointSliceAttention, SliceAttention, TransformerBlock
+from cato.models.layers.frames import PointConfig, PointOperator
 from cato.models.layers.mesh import Stencil
-from cato.models.layers.mlp import MLP, start_small
-from cato.models.layers.point_operator import PointConfig, PointOperator, require_two_axes
-from cato.models.layers.slice_attention import PointSliceAttention, SliceAttention
+from cato.models.layers.nodewise import MLP, ReferenceGrid, start_small, time_embedding
 from cato.models.shapes import Coords, Mask, Periodic, Points
 from cato.problem import Problem
 
@@ -67,11 +65,11 @@ class Transolver(PointOperator):
     """Transformer with physics attention."""
 
     title, family = "Transolver", "physics attention"
+    two_axes: ClassVar = True
     reference = "Wu et al., Transolver: A Fast Transformer Solver for PDEs, ICML 2024"
 
     def __init__(self, config: TransolverConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        require_two_axes("Transolver", problem)
         width = config.width
         self.place = ReferenceGrid(config.reference_grid, problem.dimension)
         self.lift = MLP(self.place.num_features + problem.num_inputs, 2 * width, width)

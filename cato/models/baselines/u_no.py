@@ -21,10 +21,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.layers.grid_operator import GridConfig, GridOperator
-from cato.models.layers.mlp import ChannelLinear
+from cato.models.layers.frames import GridConfig, GridOperator
+from cato.models.layers.mesh import larger, share_of
+from cato.models.layers.nodewise import ChannelLinear
 from cato.models.layers.spectral import SpectralConv, resample
-from cato.models.layers.symbolic_sizes import larger, share_of
 from cato.models.shapes import Grid, Shape
 from cato.problem import Problem
 

@@ -28,10 +28,10 @@ from torch.nn import functional as F
 
 from cato.config import Count, Fraction
 from cato.errors import InputError
-from cato.models.layers.grid_operator import GridConfig, GridOperator
+from cato.models.layers.frames import GridConfig, GridOperator
 from cato.models.layers.latent_grid import GeoConfig
 from cato.models.layers.mesh import Stencil
-from cato.models.layers.mlp import ChannelLinear
+from cato.models.layers.nodewise import ChannelLinear
 from cato.models.layers.spectral import SpectralConv, resample
 from cato.models.shapes import Grid, Periodic, Shape
 from cato.problem import Problem

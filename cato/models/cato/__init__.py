@@ -1,1 +1,1 @@
-"""The paper in reading order: chart, rotary, attention, block, grid (CATO), cloud (CATO-PC)."""
+"""The paper in reading order: chart, attention, block, grid (CATO), cloud (CATO-PC)."""

@@ -5,6 +5,14 @@
 with the softmax over the nodes of a line along mesh axis k, and the sum over all axes.
 
 In 2-D the two terms are the paper's row and column attention; a mesh of three axes has three.
+
+R is the continuous rotary encoding (paper, "Continuous rotary positional encoding") of a real chart
+coordinate p: pair r of a head of size d_h turns by ω_r p with ω_r = s θ^(−2r/d_h), so the score of
+two rotated vectors depends on the difference of positions only:
+(R(p_i) q)ᵀ R(p_j) k = qᵀ R(p_j − p_i) k.
+
+The paper has s = 1, with which the fastest pair turns by at most 2 rad over the whole chart, too
+little to tell neighbours apart; the scale s is our addition (docs/decisions/0003-rotary-scale.md).
 """
 
 from collections.abc import Sequence
@@ -16,8 +24,32 @@ from torch.nn import functional as F
 
 from cato.errors import InputError
 from cato.kernels.attention import compiled_on_cpu
-from cato.models.cato.rotary import Turn, rotate
 from cato.models.shapes import Mesh
+
+Turn = Float[Tensor, "B *mesh pairs 2"]
+"""R(p) at every node, as (cos ω_r p, sin ω_r p)."""
+
+
+def frequencies(head_dim: int, base: float) -> Float[Tensor, " pairs"]:
+    """ω_r = θ^(−2r/d_h) for the d_h/2 pairs of a head, before scaling."""
+    return base ** (-2.0 * torch.arange(head_dim // 2) / head_dim)
+
+
+def rotation(
+    position: Float[Tensor, "*axes"], omega: Float[Tensor, " pairs"]
+) -> Float[Tensor, "*axes pairs 2"]:
+    """R(p) as (cos ω_r p, sin ω_r p); it depends on the chart only, so all blocks share it."""
+    angle = position[..., None] * omega
+    return torch.stack((angle.cos(), angle.sin()), dim=-1)
+
+
+def rotate(
+    x: Float[Tensor, "*axes C"], turn: Float[Tensor, "*axes pairs 2"]
+) -> Float[Tensor, "*axes C"]:
+    """R(p) x: every head's pair of channels (2r, 2r+1) turned by its angle."""
+    even, odd = x.unflatten(-1, (-1, turn.shape[-2], 2)).unbind(-1)
+    cos, sin = turn[..., None, :, :].unbind(-1)
+    return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-3)
 
 
 class AxialAttention(nn.Module):

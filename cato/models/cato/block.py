@@ -10,9 +10,8 @@ from typing import Any
 from torch import nn
 from torch.nn import functional as F
 
-from cato.models.cato.attention import AxialAttention
-from cato.models.cato.rotary import Turn
-from cato.models.layers.mlp import MLP
+from cato.models.cato.attention import AxialAttention, Turn
+from cato.models.layers.nodewise import MLP
 from cato.models.shapes import Mesh
 
 _CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}

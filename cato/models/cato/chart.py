@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from cato.models.layers.embedding import unit_box
+from cato.models.layers.nodewise import unit_box
 from cato.models.shapes import Coords, Mask
 
 ChartKind = Literal["learned", "normalised", "raw", "none"]

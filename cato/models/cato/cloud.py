@@ -32,9 +32,8 @@ from cato.config import Count, Positive
 from cato.kernels.neighbours import gather_neighbours, nearest_neighbours, wrap
 from cato.models.cato.chart import Chart, ChartKind
 from cato.models.contract import Nodes, Operator, Prediction
-from cato.models.layers.embedding import time_embedding
-from cato.models.layers.mlp import MLP
-from cato.models.layers.slice_attention import PointSliceAttention
+from cato.models.layers.attention import PointSliceAttention
+from cato.models.layers.nodewise import MLP, time_embedding
 from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 

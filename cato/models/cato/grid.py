@@ -18,13 +18,11 @@ from torch import Tensor, nn
 
 from cato.config import Axes, Count, Positive
 from cato.errors import InputError
-from cato.models.cato.attention import AxialAttention
+from cato.models.cato.attention import AxialAttention, Turn, frequencies, rotation
 from cato.models.cato.block import CatoBlock, LocalOperator
 from cato.models.cato.chart import Chart, ChartKind
-from cato.models.cato.rotary import Turn, frequencies, rotation
 from cato.models.contract import Nodes, Operator, Prediction
-from cato.models.layers.embedding import time_embedding
-from cato.models.layers.mlp import MLP
+from cato.models.layers.nodewise import MLP, time_embedding
 from cato.models.shapes import Coords, Shape
 from cato.problem import Problem
 

@@ -1,14 +1,16 @@
-"""What attention layers share: heads, linear attention, rotary encoding, the pre-norm block."""
+"""What attention layers share: heads, linear attention, rotary encoding, blocks, slices."""
 
 from typing import Any, NamedTuple
 
 import torch
+from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from cato.errors import InputError
-from cato.models.layers.mlp import MLP
-from cato.models.shapes import Heads, Mask, Mesh
+from cato.models.layers.nodewise import MLP
+from cato.models.shapes import Heads, Mask, Mesh, Points
 
 
 def check_heads(width: int, heads: int) -> None:
@@ -20,10 +22,7 @@ def check_heads(width: int, heads: int) -> None:
 class TransformerBlock(nn.Module):
     """h ← h + A(LN(h)), h ← h + MLP(LN(h)).
 
-    Args:
-        width: Channels C.
-        attention: A; called with the normed state and the further arguments of the block.
-        mlp_ratio: Hidden width of the MLP, in units of the width.
+    The attention A is called with the normed state and the further arguments of the block.
     """
 
     def __init__(self, width: int, attention: nn.Module, mlp_ratio: float) -> None:
@@ -43,10 +42,7 @@ def linear_attention(
 ) -> Float[Tensor, "B M Q C"]:
     """Σ_j (q_n·k_j) v_j / Σ_j q_n·k_j, a mean of the values, at a cost linear in the points.
 
-    Args:
-        q: Features of the queries; not negative.
-        k: Features of the keys; not negative, and zero for a point to be ignored.
-        v: Values.
+    q and k are not negative; k is zero for a point to be ignored.
     """
     k = k / k.shape[2]  # cancels, and keeps the sums over many points in the range of half floats
     total = q @ k.sum(2)[..., None]
@@ -75,10 +71,75 @@ class Rotation(NamedTuple):
 
     @classmethod
     def by(cls, angle: Float[Tensor, "*places pairs"]) -> "Rotation":
-        """The rotation by these angles."""
         return cls(angle.cos(), angle.sin())
 
     def __call__(self, x: Heads) -> Heads:
         """R x, where channels r and r + E/2 are a pair."""
         a, b = x.chunk(2, dim=-1)
         return torch.cat((a * self.cos - b * self.sin, a * self.sin + b * self.cos), dim=-1)
+
+
+_EMPTY = 1e-30
+"""Least weight of a slice: one that no point belongs to gets the token 0, and not 0/0."""
+
+
+class SliceAttention(nn.Module):
+    """Physics attention: attention among G learned slices of the points (Transolver, ICML 2024).
+
+    Per head, with n counting points and g slices:
+
+        w_n = softmax(W_slice x_n / τ)                   soft membership of point n in the G slices
+        z_g = Σ_n w_ng f_n / Σ_n w_ng                    one token per slice
+        z'  = softmax((z W_q)(z W_k)ᵀ / √d_h) z W_v      attention among the tokens
+        f'_n = Σ_g w_ng z'_g                             back to the points
+
+    and a linear layer mixes the heads. x and f are two projections of the hidden state by the
+    caller: convolutions on meshes, linear maps on clouds. Each head learns its temperature τ,
+    between 0.1 and 5; all heads share W_slice, W_q, W_k and W_v.
+    """
+
+    def __init__(self, width: int, heads: int, slices: int) -> None:
+        super().__init__()
+        check_heads(width, heads)
+        self.heads = heads
+        size = width // heads
+        self.slice = nn.Linear(size, slices)
+        self.temperature = nn.Parameter(torch.full((heads,), 0.5))
+        self.query = nn.Linear(size, size, bias=False)
+        self.key = nn.Linear(size, size, bias=False)
+        self.value = nn.Linear(size, size, bias=False)
+        self.out = nn.Linear(width, width)
+
+    def forward(self, x: Points, f: Points, mask: Mask = None) -> Points:
+        """Attend; points outside the mask belong to no slice."""
+        weights = self.slice_weights(x, mask)
+        f = rearrange(f, "b n (m c) -> b m n c", m=self.heads)
+        # A channel of ones makes one product give the sums and the weights that divide them.
+        sums = weights.transpose(2, 3) @ F.pad(f, (0, 1), value=1.0)
+        z = sums[..., :-1] / sums[..., -1:].clamp_min(_EMPTY)
+        z = F.scaled_dot_product_attention(self.query(z), self.key(z), self.value(z))
+        return self.out(rearrange(weights @ z, "b m n c -> b n (m c)"))
+
+    def slice_weights(self, x: Points, mask: Mask = None) -> Float[Tensor, "B M N G"]:
+        """Membership w of the points in the slices of each head: sums to one, to zero if masked."""
+        # The temperature divides the small weights instead of the large scores.
+        tau = self.temperature.clamp(0.1, 5.0)[:, None, None]
+        slice_weight, bias = self.slice.weight.T / tau, self.slice.bias / tau
+        heads = rearrange(x, "b n (m c) -> (b m) n c", m=self.heads)
+        copies = (x.shape[0], 1, 1)
+        scores = torch.baddbmm(bias.repeat(copies), heads, slice_weight.repeat(copies))
+        weights = torch.softmax(scores, dim=-1).unflatten(0, (x.shape[0], self.heads))
+        return weights if mask is None else weights * mask[:, None, :, None]
+
+
+class PointSliceAttention(nn.Module):
+    """Physics attention on a cloud: x and f are linear in the hidden state of the point."""
+
+    def __init__(self, width: int, heads: int, slices: int) -> None:
+        super().__init__()
+        self.project_x = nn.Linear(width, width)
+        self.project_f = nn.Linear(width, width)
+        self.attention = SliceAttention(width, heads, slices)
+
+    def forward(self, h: Points, mask: Mask = None) -> Points:
+        return self.attention(self.project_x(h), self.project_f(h), mask)

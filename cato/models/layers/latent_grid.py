@@ -31,8 +31,7 @@ from torch.nn import functional as F
 from cato.config import Count
 from cato.errors import InputError
 from cato.models.contract import Nodes
-from cato.models.layers.embedding import unit_box
-from cato.models.layers.mlp import ChannelLinear
+from cato.models.layers.nodewise import ChannelLinear, unit_box
 from cato.models.layers.spectral import Kept, SpectralConv, kept_modes, spectrum, synthesis
 from cato.models.shapes import Coords, Grid, Mask, Points, Shape, Signal
 

@@ -1,12 +1,35 @@
-"""Convolutions and windows on meshes of two axes, some of which may be periodic."""
+"""Mesh sizes, and convolutions and windows on meshes of two axes, some of which may be periodic.
+
+Sizes that follow from others are computed in integers: under an exporter a size is a symbol, and
+Python's `min` and `round` would fix a file to the meshes that give the same answer.
+"""
+
+from fractions import Fraction
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.models.layers.symbolic_sizes import ceil_divide
 from cato.models.shapes import Periodic
+
+smaller = torch.sym_min
+"""min of two sizes."""
+larger = torch.sym_max
+"""max of two sizes."""
+
+
+def ceil_divide(size: int, divisor: int) -> int:
+    """The quotient rounded up. Not −(−n // d): ONNX rounds towards zero."""
+    return (size + divisor - 1) // divisor
+
+
+def share_of(share: float, size: int) -> int:
+    """`round(share * size)`, halves to even ones as there."""
+    exact = Fraction(share).limit_denominator(1000)
+    above, below = exact.numerator, exact.denominator
+    whole, rest = (above * size) // below, (above * size) % below
+    return whole + (2 * rest + whole % 2) // (below + 1)
 
 
 class Stencil(nn.Conv2d):
@@ -19,8 +42,7 @@ class Stencil(nn.Conv2d):
         self, num_in: int, num_out: int, periodic: Periodic, *, bias: bool = True, stride: int = 1
     ) -> None:
         rows, columns = (int(wraps) for wraps in periodic)
-        padding = (1 - rows, 1 - columns)
-        super().__init__(num_in, num_out, 3, stride, padding, bias=bias)
+        super().__init__(num_in, num_out, 3, stride, (1 - rows, 1 - columns), bias=bias)
         self.wrap = (columns, columns, rows, rows)  # F.pad begins with the last axis
 
     def forward(self, x: Float[Tensor, "B C_in H W"]) -> Float[Tensor, "B C_out H2 W2"]:
@@ -32,9 +54,7 @@ def pad_to_multiple(
 ) -> tuple[Tensor, Tensor]:
     """Pad after the last node of each axis, so that windows fit: periodically or with zeros.
 
-    Returns:
-        The state with rows and columns padded to the multiples, and with shape (H, W, 1) 1 where it
-        is the mesh or its periodic continuation, else 0.
+    Also returns, with shape (H, W, 1), 1 on the mesh and its periodic continuation, else 0.
     """
     inside = h.new_ones((*h.shape[1:3], 1))
     for axis, (multiple, wraps) in enumerate(zip(multiples, periodic, strict=True), start=1):

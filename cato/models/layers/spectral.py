@@ -23,8 +23,8 @@ import torch
 from jaxtyping import Complex, Float
 from torch import Tensor, nn
 
-from cato.models.layers.mlp import ChannelLinear
-from cato.models.layers.symbolic_sizes import smaller
+from cato.models.layers.mesh import smaller
+from cato.models.layers.nodewise import ChannelLinear
 from cato.models.shapes import Shape
 
 Kept = tuple[tuple[int, int], ...]

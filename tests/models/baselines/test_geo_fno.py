@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from cato.errors import InputError
 from cato.models.baselines.geo_fno import GeoFNO, GeoFNOConfig
 from cato.models.contract import Nodes
-from cato.models.layers.embedding import unit_box
 from cato.models.layers.latent_grid import (
     GeoConfig,
     GeoFrame,
@@ -18,6 +17,7 @@ from cato.models.layers.latent_grid import (
     nonuniform_synthesis,
     unit_grid,
 )
+from cato.models.layers.nodewise import unit_box
 from cato.models.layers.spectral import kept_modes, spectrum, synthesis
 from cato.problem import Problem
 

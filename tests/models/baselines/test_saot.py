@@ -16,7 +16,7 @@ from cato.models.baselines.saot import (
     haar,
     inverse_haar,
 )
-from cato.models.layers.embedding import ReferenceGrid
+from cato.models.layers.nodewise import ReferenceGrid
 from cato.problem import Problem
 
 shapes = st.lists(st.integers(1, 9), min_size=1, max_size=3).map(tuple)
