@@ -95,7 +95,7 @@ def bubble_chart(bubbles: Sequence[Bubble], title: str) -> Figure:
 
 
 def _label(figure: Figure, axes: Axes, bubbles: Sequence[Bubble]) -> None:
-    """Names beside the bubbles, with a line to those that had to go further away."""
+    """Names next to the bubbles, with a line to those that had to go further away."""
     FigureCanvasAgg(figure)
     figure.draw_without_rendering()
     figure.set_layout_engine("none")  # what is measured now must not move any more
