@@ -52,8 +52,7 @@ class Inspect:
             return
         from cato.user_data.inspect import inspect_samples
         from cato.user_data.naming import Naming, ReadRequest
-        from cato.user_data.open import split_indices
-        from cato.user_data.read import read_samples
+        from cato.user_data.read import read_samples, split_indices
 
         naming = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
         samples = read_samples(self.file, ReadRequest(naming))

@@ -23,8 +23,7 @@ from cato.models.registry import default_model, model_entry
 from cato.physics import LossConfig
 from cato.runs.user_settings import fit_recipe
 from cato.user_data.naming import Naming
-from cato.user_data.open import UserData, open_user_data
-from cato.user_data.read import is_user_data
+from cato.user_data.read import UserData, is_user_data, open_user_data
 
 Seed = Annotated[int, Ge(0)]
 USER_DATA = "user"

@@ -10,6 +10,7 @@ The nodes decide how an axis closes:
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from itertools import product
 
 import numpy as np
@@ -25,9 +26,7 @@ TOLERANCE = 1e-5
 
 def declared_periodic(samples: UserSamples, axes: Sequence[int]) -> UserSamples:
     """The samples with periodic axes, none of which repeats its first line at its end."""
-    for axis in axes:
-        samples = _closed(samples, axis)
-    return samples
+    return reduce(_closed, axes, samples)
 
 
 def closing_axes(samples: UserSamples) -> list[int]:
@@ -113,16 +112,8 @@ def _without_last_line(samples: UserSamples, axis: int) -> UserSamples:
 
     # One mesh of all samples stays one array.
     nodes = {id(sample.coords): cut(sample.coords) for sample in samples.on_distinct_meshes}
-    cut_samples = [
-        replace(
-            sample,
-            coords=nodes[id(sample.coords)],
-            inputs=cut(sample.inputs),
-            targets=None if sample.targets is None else cut(sample.targets),
-        )
-        for sample in samples.samples
-    ]
-    return replace(samples, samples=cut_samples, repeated=(*samples.repeated, axis))
+    found = [replace(s.mapped(cut), coords=nodes[id(s.coords)]) for s in samples.samples]
+    return replace(samples, samples=found, repeated=(*samples.repeated, axis))
 
 
 def _torus(samples: UserSamples, axis: int) -> UserSamples:
@@ -175,8 +166,8 @@ def _coincide(array: np.ndarray, axis: int) -> bool:
 
 def _repeats_nodes(sample: UserSample, axis: int) -> bool:
     """Whether the last line of nodes lies on the first."""
-    nodes = sample.coords - sample.coords.reshape(-1, sample.coords.shape[-1]).mean(0)
-    return _coincide(nodes, axis)
+    centre = sample.coords.reshape(-1, sample.coords.shape[-1]).mean(0)
+    return _coincide(sample.coords - centre, axis)
 
 
 def _differing(samples: UserSamples, sample: UserSample, axis: int) -> str:

@@ -2,24 +2,31 @@
 
 A reader is a function of the path, a `ReadRequest` and whether the file has an axis of samples. It
 returns datasets with named dimensions (`cato.user_data.axes`); a new format is a new reader.
+`open_user_data` opens data for a training: fingerprint, samples and splits, each computed once.
 """
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from cato.benchmarks import BENCHMARKS
 from cato.benchmarks.contract import SPLITS
+from cato.data.dataset import Splits
 from cato.errors import InputError
 from cato.files import digest
+from cato.problem import Problem
 from cato.user_data import netcdf, vtk
 from cato.user_data.arrays import ARRAYS, read_arrays
-from cato.user_data.assemble import assemble
-from cato.user_data.naming import ReadRequest
+from cato.user_data.inspect import require_usable
+from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.periodic import declared_periodic
-from cato.user_data.samples import UserSamples
+from cato.user_data.samples import UserSamples, assemble, dataset_of, recognise
 
 if TYPE_CHECKING:
     import xarray
@@ -31,8 +38,8 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys(vtk.SUFFIXES, vtk.read_vtk),
 }
 SUFFIXES = tuple(READERS)
-
-Stamp = tuple[tuple[str, int, int, int], ...]
+HELD_OUT = 0.1
+"""Fraction of the samples for validation, and for test."""
 
 
 def is_user_data(name: str) -> bool:
@@ -44,9 +51,7 @@ def is_user_data(name: str) -> bool:
 
 def read_samples(path: Path, request: ReadRequest) -> UserSamples:
     """The samples of a file, or of a folder with one file per sample."""
-    path = Path(path)
-    if not path.exists():
-        raise InputError(f"{path} does not exist; give a file or a folder of files, one per sample")
+    path = _existing(path)
     if path.is_dir():
         datasets = [
             dataset.assign_attrs(split=split)
@@ -70,10 +75,10 @@ def fingerprint(path: Path) -> str:
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
-def file_stamp(path: Path) -> Stamp:
-    """Name, inode, size and time of change of each file: cheap to compare within a process."""
-    found = [(file, file.stat()) for file in files_of(path)]
-    return tuple((str(f), s.st_ino, s.st_size, s.st_mtime_ns) for f, s in found)
+def _existing(path: Path) -> Path:
+    if not Path(path).exists():
+        raise InputError(f"{path} does not exist; give a file or a folder of files, one per sample")
+    return Path(path)
 
 
 def files_of(path: Path) -> list[Path]:
@@ -115,3 +120,109 @@ def _reader(path: Path) -> Reader:
 
 def _suffix(path: Path) -> str:
     return path.suffix.lower()
+
+
+# -- for a training -------------------------------------------------------------------------------
+
+
+def split_indices(samples: UserSamples, seed: int) -> dict[str, list[int]]:
+    """Indices of the samples of each split.
+
+    Splits that the file names are kept; if it names no validation samples, 10 % of its training
+    samples are held out. Otherwise 10 % each are drawn for validation and test.
+    """
+    rng = np.random.default_rng(seed)
+    named = {name: [i for i, s in enumerate(samples.samples) if s.split == name] for name in SPLITS}
+    if any(named.values()):
+        if not named["validation"] and len(named["train"]) > 1:
+            named["validation"], named["train"] = _drawn(named["train"], 1, rng)
+        for name, indices in named.items():
+            if not indices:
+                raise InputError(
+                    f"{samples.path} names splits, but no {name} samples; add some, or leave the "
+                    f"splits out to have them drawn"
+                )
+        return named
+    if len(samples) < 3:
+        raise InputError(
+            f"{samples.path} holds {len(samples)} samples; at least 3 are needed, one each to "
+            f"train, validate and test, and hundreds to learn well"
+        )
+    validation, test, train = _drawn(range(len(samples)), 2, rng)
+    return {"train": train, "validation": validation, "test": test}
+
+
+def _drawn(indices: Sequence[int], num_parts: int, rng: np.random.Generator) -> list[list[int]]:
+    """Parts of 10 % each, drawn at random, and what is left."""
+    order, size = rng.permutation(indices), max(1, round(HELD_OUT * len(indices)))
+    parts = np.split(order, [size * (part + 1) for part in range(num_parts)])
+    return [sorted(part.tolist()) for part in parts]
+
+
+@dataclass(frozen=True, eq=False)
+class UserData:
+    """A file or folder of a user, read once: pass it on instead of opening the path again."""
+
+    path: Path
+    fingerprint: str  # Sixteen characters that change whenever the data do.
+    splits: Splits
+
+    @property
+    def problem(self) -> Problem:
+        """The recognised problem."""
+        return self.splits.problem
+
+
+def open_user_data(
+    path: Path,
+    naming: Naming,
+    *,
+    seed: int = 0,
+    count: int | None = None,
+    expected_fingerprint: str = "",
+) -> UserData:
+    """Fingerprint, read, check and split the data of a file or folder.
+
+    A second call with unchanged files returns what the first one read.
+
+    Args:
+        path: Where the data are.
+        naming: Which fields are coordinates, inputs and targets.
+        seed: Seed of the split, unless the file names one.
+        count: Number of training samples to use, the first ones; all by default.
+        expected_fingerprint: Data with another fingerprint are refused.
+    """
+    path = _existing(path)
+    # Name, inode, size and time of change of each file: cheap to compare within a process.
+    stats = [(str(file), file.stat()) for file in files_of(path)]
+    stamp = tuple((name, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in stats)
+    found = _fingerprint(path, stamp)
+    if expected_fingerprint and found != expected_fingerprint:
+        raise InputError(
+            f"{path} has changed: its fingerprint is {found}, that of the data of this run "
+            f"{expected_fingerprint}; restore the file, or train into a new folder"
+        )
+    splits = _splits(path, naming, seed, stamp)
+    if count is not None:
+        if count > len(splits.train):
+            raise InputError(f"{path} has {len(splits.train)} training samples, not {count}")
+        splits = splits.with_first(count)
+    return UserData(path, found, splits)
+
+
+@lru_cache(maxsize=1)
+def _fingerprint(path: Path, stamp: tuple[object, ...]) -> str:
+    return fingerprint(path)
+
+
+@lru_cache(maxsize=1)  # a training, its evaluation and its report use the same data
+def _splits(path: Path, naming: Naming, seed: int, stamp: tuple[object, ...]) -> Splits:
+    samples = read_samples(path, ReadRequest(naming))
+    require_usable(samples)
+    problem = recognise(samples)
+    indices = split_indices(samples, seed)
+    datasets = {
+        name: dataset_of(samples, problem, indices[name], f"{path}, {name} split")
+        for name in SPLITS
+    }
+    return Splits(problem, datasets)

@@ -1,14 +1,20 @@
 """Samples of a user's file, what they are samples of, and datasets of them.
 
+`assemble` makes samples of datasets with named dimensions. Targets with a time dimension are a
+problem in time. It is a rollout if the inputs are only earlier frames of the same fields; otherwise
+the model is conditioned on the time of each frame. `recognise` tells the geometry from the nodes:
+
 - grid: one structured shape, coordinate d runs along axis d in equal steps;
 - mesh: one structured shape (as many axes as coordinates, three or more nodes along each);
 - cloud: anything else; clouds of different sizes are padded.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from math import prod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,71 +22,53 @@ from cato.data.arrays import is_uniform
 from cato.data.dataset import Dataset
 from cato.errors import InputError
 from cato.problem import MIN_NODES, Geometry, Problem, TimeProtocol
+from cato.user_data.axes import CHANNEL, SAMPLE, TIME
+from cato.user_data.naming import Name, Naming
+
+if TYPE_CHECKING:
+    import xarray
+
+DEFAULT_NAMES = {"inputs": "input", "targets": "target", "scalars": "scalar"}
+Channels = tuple[np.ndarray, tuple[str, ...]]
+"""Values with channels last, and the names of the channels."""
 
 
 @dataclass(frozen=True, eq=False)
 class UserSample:
-    """One sample, float32, without padding.
+    """One sample, float32, without padding."""
 
-    Attributes:
-        origin: Where it comes from, for messages, such as "plate.h5, sample 3".
-        coords: (*mesh, D).
-        inputs: (*mesh, C_in); scalars are constant over the mesh.
-        targets: (*mesh, C_out) or (T, *mesh, C_out); None if the file has none.
-        keep: Mask of the points of the file's padded cloud that are in this sample.
-        split: train, validation or test, if the file says so.
-    """
-
-    origin: str
-    coords: np.ndarray
-    inputs: np.ndarray
-    targets: np.ndarray | None
-    keep: np.ndarray | None = None
-    split: str = ""
+    origin: str  # Where it comes from, for messages, such as "plate.h5, sample 3".
+    coords: np.ndarray  # (*mesh, D)
+    inputs: np.ndarray  # (*mesh, C_in); scalars are constant over the mesh.
+    targets: np.ndarray | None  # (*mesh, C_out) or (T, *mesh, C_out); None if the file has none.
+    keep: np.ndarray | None = None  # Mask of its points in the file's padded cloud.
+    split: str = ""  # train, validation or test, if the file says so.
 
     @property
     def mesh(self) -> tuple[int, ...]:
         """Nodes along each axis; a cloud has one."""
         return self.coords.shape[:-1]
 
-    def require_targets(self) -> np.ndarray:
-        """The targets, or an error if there are none."""
-        if self.targets is None:
-            raise InputError(f"{self.origin} has no targets")
-        return self.targets
-
-    def masked(self, keep: np.ndarray) -> "UserSample":
-        """Without the padding of a cloud."""
-        targets = None if self.targets is None else self.targets[..., keep, :]
-        coords, inputs = self.coords[keep], self.inputs[keep]
-        return replace(self, coords=coords, inputs=inputs, targets=targets, keep=keep)
+    def mapped(self, function: Callable[[np.ndarray], np.ndarray]) -> "UserSample":
+        """With a function applied to coordinates, inputs and targets."""
+        targets = None if self.targets is None else function(self.targets)
+        coords, inputs = function(self.coords), function(self.inputs)
+        return replace(self, coords=coords, inputs=inputs, targets=targets)
 
 
 @dataclass(frozen=True, eq=False)
 class UserSamples:
-    """The samples of a path, and what their channels mean.
-
-    Attributes:
-        path: File or folder.
-        samples: One or more. Those on one mesh share the array of its nodes.
-        inputs: Names of the input channels.
-        outputs: Names of the output channels.
-        time: How frames are learned.
-        num_frames: Frames of the targets; 1 if steady.
-        periodic: Periodic mesh axes, on which every node is there once.
-        period: Period of each coordinate, None where it has none; empty if none has one.
-        repeated: Periodic axes at whose end the file repeats their first line.
-    """
+    """The samples of a path, and what their channels mean."""
 
     path: Path
-    samples: list[UserSample]
-    inputs: tuple[str, ...]
+    samples: list[UserSample]  # One or more. Those on one mesh share the array of its nodes.
+    inputs: tuple[str, ...]  # Names of the input channels.
     outputs: tuple[str, ...]
     time: TimeProtocol = "steady"
-    num_frames: int = 1
-    periodic: tuple[int, ...] = ()
-    period: tuple[float | None, ...] = ()
-    repeated: tuple[int, ...] = ()
+    num_frames: int = 1  # Frames of the targets; 1 if steady.
+    periodic: tuple[int, ...] = ()  # Periodic mesh axes, on which every node is there once.
+    period: tuple[float | None, ...] = ()  # Of each coordinate; empty if none has a period.
+    repeated: tuple[int, ...] = ()  # Periodic axes at whose end the file repeats their first line.
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -149,29 +137,187 @@ def dataset_of(
     samples: UserSamples, problem: Problem, indices: Sequence[int], what: str
 ) -> Dataset:
     """The dataset of some samples; clouds of different sizes are padded and get a mask."""
-    chosen = [samples.samples[i] for i in indices]
-    mask = None
+    chosen, mask = [samples.samples[i] for i in indices], None
     if problem.geometry == "cloud":
         sizes = np.array([prod(sample.mesh) for sample in chosen])
         if (sizes < problem.num_nodes).any():
             mask = np.arange(problem.num_nodes) < sizes[:, None]
-        chosen = [_padded(sample, problem.num_nodes) for sample in chosen]
+        chosen = [s.mapped(partial(_padded, s.mesh, problem.num_nodes)) for s in chosen]
     coords = chosen[0].coords if samples.has_shared_coords else np.stack([s.coords for s in chosen])
+    targets = [sample.targets for sample in chosen if sample.targets is not None]
+    if len(targets) < len(chosen):
+        raise InputError(f"{chosen[0].origin} has no targets")
     inputs = np.stack([sample.inputs for sample in chosen])
-    targets = np.stack([sample.require_targets() for sample in chosen])
-    return Dataset.from_arrays(problem, coords, inputs, targets, mask=mask, what=what)
+    return Dataset.from_arrays(problem, coords, inputs, np.stack(targets), mask=mask, what=what)
 
 
-def _padded(sample: UserSample, num_nodes: int) -> UserSample:
-    """A cloud with all points on one axis of length `num_nodes`."""
+def _padded(mesh: tuple[int, ...], num_nodes: int, array: np.ndarray) -> np.ndarray:
+    """Values on a mesh as those of a cloud, on one axis of length `num_nodes`."""
+    frames, size = array.shape[: -1 - len(mesh)], prod(mesh)
+    points = array.reshape(*frames, size, array.shape[-1])
+    return np.pad(points, [*[(0, 0)] * len(frames), (0, num_nodes - size), (0, 0)])
 
-    def padded(array: np.ndarray) -> np.ndarray:
-        frames = array.shape[: array.ndim - len(sample.mesh) - 1]
-        points = array.reshape(*frames, size, array.shape[-1])
-        return np.pad(points, [*[(0, 0)] * len(frames), (0, num_nodes - size), (0, 0)])
 
-    size = prod(sample.mesh)
-    targets = padded(sample.require_targets())
-    return replace(
-        sample, coords=padded(sample.coords), inputs=padded(sample.inputs), targets=targets
-    )
+# -- from named dimensions to samples -------------------------------------------------------------
+
+
+def assemble(path: Path, datasets: "list[xarray.Dataset]", naming: Naming) -> UserSamples:
+    """Put the fields of each sample together.
+
+    The datasets, of one or many samples each, are in the inner form of `cato.user_data.axes`;
+    `naming` is as the user gave it.
+    """
+    first, is_layout = datasets[0], naming.is_layout
+    naming = naming.within([str(name) for name in first.data_vars], truth=False)
+    time = _time_protocol(first, naming, is_layout)
+    _, inputs = _inputs(first, naming, time)
+    _, outputs = _targets(first, naming)
+    samples = [s for dataset in datasets for s in _samples(dataset, naming, time)]
+    if not samples:
+        raise InputError(f"{path} holds no samples: the axis that counts them has length 0")
+    expected, nodes, targets = _sizes(samples[0]), samples[0].coords, samples[0].targets
+    for sample in samples:
+        if (found := _sizes(sample)) != expected:
+            origin = samples[0].origin
+            raise InputError(
+                f"{sample.origin}: {found}, but {expected} in {origin}; all samples need the same"
+            )
+    if len(datasets) > 1 and all(np.array_equal(sample.coords, nodes) for sample in samples):
+        samples = [replace(sample, coords=nodes) for sample in samples]
+    num_frames = 1 if time == "steady" or targets is None else len(targets)
+    return UserSamples(path, samples, inputs, outputs, time, num_frames)
+
+
+def _samples(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Iterator[UserSample]:
+    """The samples of one dataset; on a shared mesh they share the array of its nodes."""
+    inputs, _ = _inputs(dataset, naming, time)
+    targets, _ = _targets(dataset, naming)
+    order = (SAMPLE, *_mesh(dataset), f"{CHANNEL}_coords")
+    coords = _float32(dataset["coords"].transpose(*order, missing_dims="ignore").values)
+    split = dataset.attrs.get("split", "")
+    for i in range(len(inputs)):
+        origin = dataset.attrs["origin"]
+        if SAMPLE in dataset.dims:
+            origin += f", sample {i}" + (f" of {split}" if split else "")
+        nodes = coords[i] if SAMPLE in dataset["coords"].dims else coords
+        truth = None if targets is None else targets[i]
+        word = str(dataset["split"].values[i]) if "split" in dataset else split
+        sample = UserSample(origin, nodes, inputs[i], truth, split=word)
+        if "mask" in dataset:  # without the padding of a cloud
+            keep = dataset["mask"].values[i]
+            sample = replace(sample.mapped(partial(np.compress, keep, axis=-2)), keep=keep)
+        yield sample
+
+
+def _mesh(dataset: "xarray.Dataset") -> list[str]:
+    return sorted(str(dim) for dim in dataset["coords"].dims if str(dim).startswith("axis"))
+
+
+def _field(dataset: "xarray.Dataset", name: Name) -> "xarray.DataArray":
+    """The named frames of a field as (sample, time, axes, channel), with names of channels."""
+    origin = dataset.attrs["origin"]
+    if name.field not in dataset:
+        raise InputError(f"{origin} has no field {name.field!r}, which other samples have")
+    field = dataset[name.field]
+    roles = {
+        dim: role for dim in field.dims if (role := str(dim).partition("_")[0]) in (TIME, CHANNEL)
+    }
+    field = field.rename(roles)
+    if name.frames is not None:
+        if TIME not in field.dims:
+            raise InputError(f"{origin}: field {name} has no frames; its shape is {field.shape}")
+        field = field.isel(time=slice(*name.frames))
+    if CHANNEL not in field.coords:
+        word, count = DEFAULT_NAMES.get(name.field, name.field), field.sizes[CHANNEL]
+        words = [word] if count == 1 else [f"{word}_{i + 1}" for i in range(count)]
+        field = field.assign_coords(channel=words)
+    # What all samples share is repeated, and scalars of samples at every node.
+    mesh = _mesh(dataset)
+    sizes = {d: dataset.sizes.get(d, 1) for d in (SAMPLE, *mesh) if d not in field.dims}
+    order = (SAMPLE, TIME, *mesh, CHANNEL)
+    return field.expand_dims(sizes).transpose(*order, missing_dims="ignore")
+
+
+def _time_protocol(dataset: "xarray.Dataset", naming: Naming, is_layout: bool) -> TimeProtocol:
+    past = [_field(dataset, name) for name in naming.inputs]
+    future = [_field(dataset, name) for name in naming.targets]
+    in_time = [TIME in field.dims for field in future]
+    if any(in_time) and not all(in_time):
+        raise InputError(f"{dataset.attrs['origin']}: some targets have frames and others do not")
+    if not any(in_time):
+        return "steady"
+    if not past or not all(TIME in field.dims for field in past):
+        return "conditioned"
+    if is_layout:
+        labels = [f"{CHANNEL}_{name}" for name in ("inputs", "targets")]
+        words = {tuple(dataset[n].values) for n in labels if n in dataset.coords}
+        # Different names are different fields: a rollout would feed outputs back as these inputs.
+        is_same = past[0].sizes[CHANNEL] == future[0].sizes[CHANNEL] and len(words) < 2
+        return "rollout" if is_same else "conditioned"
+    if [n.field for n in naming.inputs] != [n.field for n in naming.targets]:
+        return "conditioned"
+    for past_name, next_name in zip(naming.inputs, naming.targets, strict=True):
+        ends, starts = past_name.frames or (None, None), next_name.frames or (None, None)
+        if ends[1] is None or ends[1] != starts[0]:
+            raise InputError(
+                f"inputs {past_name} and targets {next_name}: the targets of a rollout begin with "
+                f"the frame after its inputs, such as u[:10] and u[10:]"
+            )
+    return "rollout"
+
+
+def _inputs(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Channels:
+    """Inputs (sample, axes, channel), frames as channels with the oldest first.
+
+    In a rollout all fields of one frame stand together, because the model drops the oldest frame
+    and appends the newest.
+    """
+    names = naming.inputs
+    groups = [names] if time == "rollout" else [(name,) for name in names]
+    parts = [_frames_as_channels(dataset, group) for group in groups]
+    if not parts:
+        shape = [dataset.sizes.get(dim, 1) for dim in (SAMPLE, *_mesh(dataset))]
+        return np.zeros((*shape, 0), np.float32), ()
+    values = np.concatenate([part for part, _ in parts], axis=-1)
+    return _float32(values), tuple(word for _, words in parts for word in words)
+
+
+def _frames_as_channels(dataset: "xarray.Dataset", names: tuple[Name, ...]) -> Channels:
+    values, words = _joined(dataset, names, "inputs")
+    if values.ndim == len(_mesh(dataset)) + 2:
+        return values, words
+    start, num_frames = (names[0].frames or (0, None))[0] or 0, values.shape[1]
+    values = np.moveaxis(values, 1, -2).reshape(*values.shape[:1], *values.shape[2:-1], -1)
+    return values, tuple(f"{word}[{start + k}]" for k in range(num_frames) for word in words)
+
+
+def _targets(
+    dataset: "xarray.Dataset", naming: Naming
+) -> tuple[np.ndarray | None, tuple[str, ...]]:
+    """Targets (sample, time, axes, channel); None where the file has none, or no frame of them."""
+    if not naming.targets:
+        return None, ()
+    values, words = _joined(dataset, naming.targets, "targets")
+    return (_float32(values) if values.size or not len(values) else None), words
+
+
+def _joined(dataset: "xarray.Dataset", names: tuple[Name, ...], what: str) -> Channels:
+    fields = [_field(dataset, name) for name in names]
+    if len({field.sizes.get(TIME) for field in fields}) > 1:
+        origin = dataset.attrs["origin"]
+        raise InputError(f"{origin}: the {what} differ in their numbers of frames")
+    words = tuple(str(word) for field in fields for word in field[CHANNEL].values)
+    return np.concatenate([field.values for field in fields], axis=-1), words
+
+
+def _sizes(sample: UserSample) -> str:
+    targets = "no targets"
+    if sample.targets is not None:
+        num_frames = len(sample.targets) if sample.targets.ndim > sample.coords.ndim else 0
+        targets = f"targets with {sample.targets.shape[-1]} channels and {num_frames} frames"
+    return f"{sample.coords.shape[-1]} coordinates, {sample.inputs.shape[-1]} inputs, {targets}"
+
+
+def _float32(array: np.ndarray) -> np.ndarray:
+    with np.errstate(over="ignore"):  # too large for float32 is infinite, and reported as such
+        return np.ascontiguousarray(array, np.float32)

@@ -131,7 +131,7 @@ def test_one_training_builds_one_model(tmp_path, config_with, monkeypatch):
 
 
 def test_one_training_on_a_file_reads_it_once(tmp_path, monkeypatch):
-    from cato.user_data import open as user_data
+    from cato.user_data import read as user_data
 
     rng = np.random.default_rng(0)
     grid = np.stack(np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij"), axis=-1)

@@ -10,8 +10,7 @@ from cato.errors import InputError
 from cato.user_data.arrays import save_arrays
 from cato.user_data.inspect import inspect_samples
 from cato.user_data.naming import Naming, ReadRequest
-from cato.user_data.open import open_user_data, split_indices
-from cato.user_data.read import read_samples
+from cato.user_data.read import open_user_data, read_samples, split_indices
 
 S, H, W = 12, 4, 5
 GRID = np.stack(np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij"), axis=-1)

@@ -6,8 +6,7 @@ import pytest
 from cato.errors import InputError
 from cato.user_data.inspect import inspect_samples
 from cato.user_data.naming import Naming, ReadRequest
-from cato.user_data.open import open_user_data, split_indices
-from cato.user_data.read import read_samples
+from cato.user_data.read import open_user_data, read_samples, split_indices
 
 S, T, H, W = 12, 3, 4, 5
 

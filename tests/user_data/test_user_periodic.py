@@ -13,9 +13,8 @@ from cato.physics import gradient, inverse_metric
 from cato.runs.folder import open_run
 from cato.user_data.inspect import inspect_samples
 from cato.user_data.naming import Naming, ReadRequest
-from cato.user_data.open import split_indices
 from cato.user_data.periodic import declared_periodic
-from cato.user_data.read import read_samples
+from cato.user_data.read import read_samples, split_indices
 from cato.user_data.samples import dataset_of, recognise
 
 AROUND, ACROSS, SAMPLES = 12, 5, 11

@@ -9,13 +9,11 @@ from hypothesis import strategies as st
 
 from cato.data.arrays import is_uniform
 from cato.errors import InputError
-from cato.user_data.assemble import assemble
 from cato.user_data.axes import ArrayFile, field_dims, mesh_dims, name_axes
 from cato.user_data.naming import Naming, ReadRequest
-from cato.user_data.open import split_indices
 from cato.user_data.periodic import num_folded_cells
-from cato.user_data.read import read_samples
-from cato.user_data.samples import UserSample, UserSamples, dataset_of, recognise
+from cato.user_data.read import read_samples, split_indices
+from cato.user_data.samples import UserSample, UserSamples, assemble, dataset_of, recognise
 
 sizes = st.integers(3, 6)
 meshes = st.lists(sizes, min_size=1, max_size=3).map(tuple)
