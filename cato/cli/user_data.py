@@ -77,7 +77,7 @@ class Inspect:
 
 
 def _show(inspection: "Inspection", next_step: str) -> None:
-    problem, is_shared = inspection.problem, inspection.has_shared_coords
+    problem, is_shared = inspection.problem, inspection.shared_mesh
     num_nodes = " × ".join(map(str, problem.shape))
     at_most = "up to " if problem.geometry == "cloud" and not is_shared else ""
     splits = ", ".join(f"{count} {name}" for name, count in inspection.splits.items())

@@ -17,7 +17,7 @@ it from the shapes: it looks for the interpretation of the coordinates that fits
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -155,7 +155,7 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
     """Read the fields and name their axes; `has_samples` says if the first one counts samples."""
     naming = request.naming.within(file.shapes, request.truth)
     fields = {name: file.numbers(name) for name in naming.fields}
-    match = _match_mesh(file, request, naming, fields, has_samples)
+    match = _match_mesh(file, replace(request, naming=naming), fields, has_samples)
     sample = (SAMPLE,) if match.is_per_sample else ()
     variables = {"coords": ((*sample, *mesh_dims(len(match.mesh)), CHANNEL), match.coords)}
     for name, array in fields.items():
@@ -233,14 +233,10 @@ class MeshMatch(NamedTuple):
 
 
 def _match_mesh(
-    file: ArrayFile,
-    request: ReadRequest,
-    naming: Naming,
-    fields: Mapping[str, np.ndarray],
-    has_samples: bool,
+    file: ArrayFile, request: ReadRequest, fields: Mapping[str, np.ndarray], has_samples: bool
 ) -> MeshMatch:
     """The interpretation of the coordinates that fits the first field with values at nodes."""
-    candidates = list(_candidates(file, request, naming, has_samples))
+    naming, candidates = request.naming, list(_candidates(file, request, has_samples))
     for name in (*naming.targets, *naming.inputs):
         shape = fields[name.field].shape
         fitting = _fitting(candidates, name, shape, has_samples)
@@ -301,10 +297,9 @@ def _match_scalars(
     return None
 
 
-def _candidates(
-    file: ArrayFile, request: ReadRequest, naming: Naming, has_samples: bool
-) -> Iterator[MeshMatch]:
+def _candidates(file: ArrayFile, request: ReadRequest, has_samples: bool) -> Iterator[MeshMatch]:
     """Interpretations of the coordinates: shared or per sample, most mesh axes first."""
+    naming = request.naming
     if not naming.coords:
         if request.coords is None:
             raise InputError(

@@ -5,6 +5,7 @@ cells, duplicates and constant channels are only reported.
 """
 
 import hashlib
+from collections import defaultdict
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -28,41 +29,36 @@ class Finding:
 
 @dataclass(frozen=True)
 class Inspection:
-    """The detected layout of a path, and problems with its samples.
-
-    Attributes:
-        ranges: Smallest and largest finite value of each coordinate and channel.
-    """
+    """The detected layout of a path, and problems with its samples."""
 
     problem: Problem
     num_samples: int
-    has_shared_coords: bool
+    shared_mesh: bool
     splits: dict[str, int]
-    ranges: dict[str, tuple[float, float]]
+    ranges: dict[str, tuple[float, float]]  # Of the finite values of each coordinate and channel.
     findings: list[Finding]
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready values."""
         shown = ("name", "geometry", "shape", "dimension", "periodic", "inputs", "outputs", "time")
-        return {
-            **{name: getattr(self.problem, name) for name in shown},
-            "num_frames": self.problem.num_steps,
-            "num_samples": self.num_samples,
-            "shared_mesh": self.has_shared_coords,
-            "splits": self.splits,
-            "ranges": self.ranges,
-            "findings": [asdict(finding) for finding in self.findings],
-        }
+        values = {name: getattr(self.problem, name) for name in shown}
+        values["num_frames"] = self.problem.num_steps
+        return values | {name: v for name, v in asdict(self).items() if name != "problem"}
 
 
 def inspect_samples(samples: UserSamples, splits: dict[str, list[int]]) -> Inspection:
     """Check all samples."""
     problem, ranges = recognise(samples), _ranges(samples)
     findings = [
-        *_not_finite(samples),
-        *_zero(samples),
+        *_stopping(samples),
         *_folded(samples, problem),
-        *_closing(samples),
+        *(
+            Finding(
+                f"the last line of axis {axis} has nodes and values of the first: if the mesh is "
+                f"periodic there, train with --data.periodic {axis}"
+            )
+            for axis in closing_axes(samples)
+        ),
         *_duplicates(samples, splits),
         *(
             Finding(f"{name} is constant, {low:g} everywhere: a model learns nothing from it")
@@ -77,7 +73,7 @@ def inspect_samples(samples: UserSamples, splits: dict[str, list[int]]) -> Inspe
 
 def require_usable(samples: UserSamples) -> None:
     """Raise if a training cannot use the samples, naming the first bad one."""
-    for finding in (*_not_finite(samples), *_zero(samples)):
+    for finding in _stopping(samples):
         origin = samples.samples[finding.samples[0]].origin
         more = len(finding.samples) - 1
         others = f" (and in {more} more samples)" if more else ""
@@ -87,37 +83,24 @@ def require_usable(samples: UserSamples) -> None:
         )
 
 
-def _grouped(found: list[tuple[str, int]]) -> list[Finding]:
-    """One finding for each sentence, with the indices of all its samples."""
-    sentences = dict.fromkeys(what for what, _ in found)
-    return [Finding(w, tuple(i for what, i in found if what == w), stops=True) for w in sentences]
-
-
-def _not_finite(samples: UserSamples) -> list[Finding]:
-    return _grouped(
-        [
-            (f"{name} has values that are NaN or infinite as float32", index)
-            for index, sample in enumerate(samples.samples)
-            for name, values in samples.channels(sample)
-            if not np.isfinite(values).all()
-        ]
-    )
-
-
-def _zero(samples: UserSamples) -> list[Finding]:
-    """Targets that are zero everywhere; in time each frame has a relative error."""
+def _stopping(samples: UserSamples) -> list[Finding]:
+    """What stops a training, with the indices of all its samples."""
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for index, sample in enumerate(samples.samples):
+        for name, values in samples.channels(sample):
+            if not np.isfinite(values).all():
+                found[f"{name} has values that are NaN or infinite as float32"].append(index)
     undefined = "zero everywhere, so that a relative error is undefined"
     advice = "to leave out a start from rest, use --targets u[1:]"
-    found = []
     for index, sample in enumerate(samples.samples):
         if sample.targets is None:
             continue
         if not sample.targets.any():
-            found.append((f"the targets are {undefined}", index))
-        elif samples.time != "steady":
+            found[f"the targets are {undefined}"].append(index)
+        elif samples.time != "steady":  # in time each frame has a relative error
             for frame in np.flatnonzero([not frame.any() for frame in sample.targets]):
-                found.append((f"frame {frame} of the targets is {undefined} ({advice})", index))
-    return _grouped(found)
+                found[f"frame {frame} of the targets is {undefined} ({advice})"].append(index)
+    return [Finding(what, tuple(indices), stops=True) for what, indices in found.items()]
 
 
 def _folded(samples: UserSamples, problem: Problem) -> list[Finding]:
@@ -132,24 +115,14 @@ def _folded(samples: UserSamples, problem: Problem) -> list[Finding]:
     return [Finding(f"{what}: the loss will have no gradient terms", folded)]
 
 
-def _closing(samples: UserSamples) -> list[Finding]:
-    return [
-        Finding(
-            f"the last line of axis {axis} has nodes and values of the first: if the mesh is "
-            f"periodic there, train with --data.periodic {axis}"
-        )
-        for axis in closing_axes(samples)
-    ]
-
-
 def _duplicates(samples: UserSamples, splits: dict[str, list[int]]) -> list[Finding]:
     """Samples with the same nodes and inputs."""
     split_of = {index: name for name, indices in splits.items() for index in indices}
-    groups: dict[str, list[int]] = {}
+    groups: defaultdict[str, list[int]] = defaultdict(list)
     for index, sample in enumerate(samples.samples):
         nodes = b"" if samples.has_shared_coords else sample.coords.tobytes()
         key = hashlib.sha256(nodes + sample.inputs.tobytes()).hexdigest()
-        groups.setdefault(key, []).append(index)
+        groups[key].append(index)
     same = [group for group in groups.values() if len(group) > 1]
     across = [group for group in same if len({split_of.get(index) for index in group}) > 1]
     sentences = {

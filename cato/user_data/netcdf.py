@@ -10,8 +10,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from cato.data.formats import hdf5_stream
 from cato.errors import InputError
 from cato.user_data.axes import (
@@ -54,11 +52,13 @@ def read_netcdf(path: Path, request: ReadRequest, has_samples: bool) -> "list[xa
         with parse_errors(path, "NetCDF"):
             file = file[present].load()
     opened = ArrayFile(path, shapes, lambda name: file[name].values)
-    variables = {
-        name: (_dims(path, file[name], roles), values)
-        for name, values in {name: opened.numbers(name) for name in naming.fields}.items()
-    }
-    variables["coords"] = _nodes(file, coords, roles)
+    values = {name: opened.numbers(name) for name in naming.fields}
+    variables = {name: (_dims(path, file[name], roles), values[name]) for name in values}
+    # The coordinates at every node, for each sample where one of them depends on it.
+    components = {f"x{i}": (file[name].dims, file[name].values) for i, name in enumerate(coords)}
+    nodes = _xarray().Dataset(components).to_array()
+    dims = tuple(roles.get(str(dim), CHANNEL) for dim in nodes.dims)
+    variables["coords"] = (dims, nodes.values)
     sizes = {role: file.sizes[dim] for dim, role in roles.items() if dim in file.sizes}
     mesh = tuple(sizes[axis] for axis in mesh_dims(MAX_DIMENSION) if axis in sizes)
     arrays = {name: file[name].values for name in extra}
@@ -144,13 +144,6 @@ def _dims(path: Path, variable: Any, roles: Roles) -> Dims:
             f"besides {', '.join(roles)} it may have one, of channels"
         )
     return dims
-
-
-def _nodes(file: Any, names: tuple[str, ...], roles: Roles) -> tuple[Dims, np.ndarray]:
-    """The coordinates at every node, for each sample where one of them depends on it."""
-    components = {f"x{i}": (file[name].dims, file[name].values) for i, name in enumerate(names)}
-    nodes = _xarray().Dataset(components).to_array()
-    return tuple(roles.get(str(dim), CHANNEL) for dim in nodes.dims), nodes.values
 
 
 def _listed(file: Any) -> str:

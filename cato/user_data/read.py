@@ -183,14 +183,9 @@ def open_user_data(
 ) -> UserData:
     """Fingerprint, read, check and split the data of a file or folder.
 
-    A second call with unchanged files returns what the first one read.
-
-    Args:
-        path: Where the data are.
-        naming: Which fields are coordinates, inputs and targets.
-        seed: Seed of the split, unless the file names one.
-        count: Number of training samples to use, the first ones; all by default.
-        expected_fingerprint: Data with another fingerprint are refused.
+    A second call with unchanged files returns what the first one read. `seed` draws the splits if
+    the file names none; `count` is the number of training samples to use, the first ones. Data with
+    another fingerprint than the expected one are refused.
     """
     path = _existing(path)
     # Name, inode, size and time of change of each file: cheap to compare within a process.

@@ -34,8 +34,17 @@ def read_vtk(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarra
     naming = request.naming.within(arrays, request.truth)
     variables = {"coords": _on_mesh(file, np.asarray(file.points))}
     for name in naming.fields:
+        found = ", ".join(sorted(map(str, file.point_data.keys()))) or "none"
+        if name in file.cell_data and name not in arrays:
+            raise InputError(
+                f"{path}: {name!r} is cell data; convert it to point data first (in ParaView the "
+                f"filter Cell Data to Point Data). Its point data: {found}"
+            )
         if name not in arrays:
-            raise InputError(_missing(path, name, file))
+            raise InputError(
+                f"{path} has no point data {name!r}, only {found}; name the fields with --inputs "
+                f"and --targets, the points are the coordinates"
+            )
         values = ArrayFile(path, shapes, arrays.__getitem__).numbers(name)
         is_nodal = name in file.point_data
         variables[name] = _on_mesh(file, values) if is_nodal else ((CHANNEL,), values.reshape(-1))
@@ -101,19 +110,6 @@ def _on_mesh(file: Any, array: np.ndarray) -> tuple[Dims, np.ndarray]:
     mesh = _mesh(file)
     dims = (*reversed(mesh_dims(len(mesh))), *(CHANNEL,)[: array.ndim - 1])
     return dims, array.reshape(*reversed(mesh), *array.shape[1:])
-
-
-def _missing(path: Path, name: str, file: Any) -> str:
-    found = ", ".join(sorted(map(str, file.point_data.keys()))) or "none"
-    if name in file.cell_data:
-        return (
-            f"{path}: {name!r} is cell data; convert it to point data first (in ParaView the "
-            f"filter Cell Data to Point Data). Its point data: {found}"
-        )
-    return (
-        f"{path} has no point data {name!r}, only {found}; name the fields with --inputs and "
-        f"--targets, the points are the coordinates"
-    )
 
 
 def _open(path: Path) -> Any:

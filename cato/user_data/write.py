@@ -57,9 +57,8 @@ def write_predictions(target: Path, naming: Naming, samples: UserSamples, fields
     if source.is_dir():
         _write_folder(source, target, naming, samples, fields)
         return
+    dataset = _dataset(naming, samples, fields, slice(None))
     is_single = source.suffix.lower() in vtk.SUFFIXES
-    chosen = slice(0, 1) if is_single else slice(None)
-    dataset = _dataset(naming, samples, fields, chosen)
     _write_file(source, target, naming, dataset.isel(sample=0) if is_single else dataset)
 
 
@@ -103,9 +102,8 @@ def _dataset(
     mesh = mesh_dims(len(some[0].mesh))
     share_nodes = samples.has_shared_coords and some[0].keep is None
     nodes = [_at_all_nodes(samples, s, s.coords) for s in (some[:1] if share_nodes else some)]
-    coords = np.stack(nodes)
     dims = (SAMPLE, *mesh, f"{CHANNEL}_coords")
-    variables = {"coords": (dims[1:], coords[0]) if share_nodes else (dims, coords)}
+    variables = {"coords": (dims[1:], nodes[0]) if share_nodes else (dims, np.stack(nodes))}
     for name, arrays in fields.items():
         pairs = zip(some, arrays[chosen], strict=True)
         values = np.stack([_at_all_nodes(samples, s, np.asarray(a)) for s, a in pairs])
@@ -115,10 +113,8 @@ def _dataset(
         is_plain = values.ndim > 1 and values.shape[-1] == 1 and not naming.is_layout
         variables[name] = (dims[:-1], values[..., 0]) if is_plain else (dims, values)
     if some[0].keep is not None:
-        variables["mask"] = (
-            (SAMPLE, *mesh),
-            np.stack([s.keep for s in some if s.keep is not None]),
-        )
+        masks = [sample.keep for sample in some if sample.keep is not None]
+        variables["mask"] = ((SAMPLE, *mesh), np.stack(masks))
     return xarray.Dataset(variables)
 
 
