@@ -22,7 +22,6 @@ class FoilMesh:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Nodes along and across the C."""
         return self.around, self.normal
 
 
@@ -80,11 +79,7 @@ class Airfoil(Benchmark[FoilMesh]):
         )
 
     def draw(self, rng: np.random.Generator, parameters: FoilMesh) -> np.ndarray:
-        """Independent uniform displacements of the free control points.
-
-        They are ordered around the box: below from left to right without the first, then above
-        from right to left.
-        """
+        """Independent uniform displacements of the free control points, in the editor's order."""
         return rng.uniform(-AMPLITUDE, AMPLITUDE, NUM_PARAMETERS)
 
     def solve(self, drawn: np.ndarray, parameters: FoilMesh) -> Sample:
@@ -93,12 +88,8 @@ class Airfoil(Benchmark[FoilMesh]):
         solution = solve(drawn, parameters.shape)
         if not solution.converged:
             raise Rejected(f"the residual stayed at {solution.residual:.1e}")
-        diagnostics = {
-            "residual": float(solution.residual),
-            "num_iterations": float(solution.num_iterations),
-            "lift": float(solution.lift),
-            "drag": float(solution.drag),
-        }
+        names = ("residual", "num_iterations", "lift", "drag")
+        diagnostics = {name: float(getattr(solution, name)) for name in names}
         mach = solution.fields[..., CHANNELS.index("mach")]
         return Sample.on_mesh(solution.coords, mach, diagnostics)
 

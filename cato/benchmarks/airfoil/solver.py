@@ -23,10 +23,10 @@ from cato.errors import InputError
 CHANNELS = ("rho", "u", "v", "p", "mach")
 ACCEPTED_RESIDUAL = 1e-5
 
+# Symmetric Gauss–Seidel sweeps per step: with 4 strong shocks need half as many steps again.
 NUM_SWEEPS = 6
-"""Symmetric Gauss–Seidel sweeps per step: with 4 strong shocks need half as many steps again."""
+# Local time step over the time of a wave across the cell. Growth by 1.1 breaks down at times.
 FIRST_CFL, LAST_CFL, CFL_GROWTH = 5.0, 1e3, 1.05
-"""Local time step over the time of a wave across the cell. Growth by 1.1 breaks down at times."""
 REFRESH = 4  # Steps between two linearisations.
 
 
@@ -45,7 +45,6 @@ class Solution:
 
     @property
     def converged(self) -> bool:
-        """Whether the flow may be used as data."""
         return self.residual <= ACCEPTED_RESIDUAL
 
 
@@ -57,15 +56,10 @@ def solve(
     tolerance: float = 1e-6,
     max_iterations: int = 1000,
 ) -> Solution:
-    """Flow around the foil of the given control displacements, started from the free stream.
+    """Flow around the foil with the control displacements of `Airfoil.draw`, from the free stream.
 
-    Args:
-        parameters: Displacements of the free control points, as `Airfoil.draw` orders them.
-        shape: Nodes along and across the C.
-        mach: Mach number of the free stream.
-        alpha: Angle of attack in degrees.
-        tolerance: Residual at which to stop.
-        max_iterations: Steps after which to stop all the same; look at `Solution.converged`.
+    `alpha` is the angle of attack in degrees. The iteration stops at the residual `tolerance`, or
+    after `max_iterations` all the same; look at `Solution.converged`.
     """
     if not 0 < mach < 2:
         raise InputError(f"the Mach number of the free stream must be in (0, 2); got {mach}")
@@ -79,32 +73,20 @@ def solve(
     )
     pressure = cells[grid.wall, 1:3, 3].mean(axis=1)
     force = -pressure @ grid.normals[1, grid.wall, 2] / (0.5 * velocity @ velocity)
-    return Solution(
-        coords=coords,
-        fields=_node_fields(cells, grid),
-        residual=residual,
-        num_iterations=num_iterations,
-        lift=float(force @ [-direction[1], direction[0]]),
-        drag=float(force @ direction),
-    )
+    lift, drag = float(force @ [-direction[1], direction[0]]), float(force @ direction)
+    return Solution(coords, _node_fields(cells, grid), residual, num_iterations, lift, drag)
 
 
 class Grid:
-    """The cells between the nodes of a C-grid, indexed as `cato.benchmarks.airfoil.euler` does.
-
-    Attributes:
-        normals: Area vectors of the faces.
-        wall: Whether a column of cells starts at the foil.
-        num_wake: Number of columns that start at either side of the wake.
-    """
+    """The cells between the nodes of a C-grid, indexed as `cato.benchmarks.airfoil.euler` does."""
 
     def __init__(self, coords: Float[np.ndarray, "H W 2"]) -> None:
         height, width = coords.shape[:2]
-        self.num_wake = num_wake_cells((height, width))
-        self.wall = np.zeros(height + 3, dtype=bool)
+        self.num_wake = num_wake_cells((height, width))  # columns at either side of the wake
+        self.wall = np.zeros(height + 3, dtype=bool)  # whether a column starts at the foil
         self.wall[self.num_wake + 2 : -self.num_wake - 2] = True
         along, across = np.diff(coords, axis=0), np.diff(coords, axis=1)
-        self.normals = np.zeros((2, height + 3, width + 3, 2))
+        self.normals = np.zeros((2, height + 3, width + 3, 2))  # area vectors of the faces
         self.normals[0, 2:-1, 2:-2] = np.stack([-across[..., 1], across[..., 0]], axis=-1)
         self.normals[1, 2:-2, 2:-1] = np.stack([along[..., 1], -along[..., 0]], axis=-1)
 

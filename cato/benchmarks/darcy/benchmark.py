@@ -23,7 +23,6 @@ class DarcyGrid:
 
     @property
     def num_solver_nodes(self) -> int:
-        """Nodes per side of the solver's grid."""
         return self.stride * (self.resolution - 1) + 1
 
 
@@ -44,7 +43,6 @@ class DarcyEditor(Editor):
         return np.where(values == 1, HIGH, LOW)
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        """Zeros and ones at the nodes of the solver's grid."""
         expected = self.neutral().shape
         if values.shape != expected:
             raise InputError(
@@ -112,7 +110,6 @@ class Darcy(Benchmark[DarcyGrid]):
         return plane_grid(x, x)
 
     def draw(self, rng: np.random.Generator, parameters: DarcyGrid) -> np.ndarray:
-        """The permeability on the solver's grid."""
         return random_medium(rng, parameters.num_solver_nodes)
 
     def solve(self, drawn: np.ndarray, parameters: DarcyGrid) -> Sample:
@@ -124,10 +121,7 @@ class Darcy(Benchmark[DarcyGrid]):
         return Sample(
             inputs=drawn[kept][..., None].astype(np.float32),
             targets=solution.u[kept][..., None].astype(np.float32),
-            diagnostics={
-                "residual": solution.residual,
-                "num_iterations": float(solution.num_iterations),
-            },
+            diagnostics=solution.diagnostics,
         )
 
 

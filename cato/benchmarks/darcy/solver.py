@@ -25,21 +25,16 @@ class DarcySolution(NamedTuple):
     """Pressure at all nodes and how it was reached."""
 
     u: Float64[np.ndarray, "n n"]
-    residual: float
-    num_iterations: int
+    diagnostics: dict[str, float]
 
 
 def solve_darcy(
     a: Float64[np.ndarray, "n n"], f: Float64[np.ndarray, "n n"] | float = 1.0
 ) -> DarcySolution:
-    """Solve for the pressure.
+    """Pressure for a positive permeability and a source at the nodes x_i = i/(n − 1), n ≥ 4.
 
-    Args:
-        a: Positive permeability at the nodes x_i = i/(n − 1), n ≥ 4, boundary included.
-        f: Source at the same nodes; its boundary values are not used.
-
-    Raises:
-        Rejected: The residual did not fall below `TOLERANCE`.
+    Boundary values of the source are not used. Raises `Rejected` if the residual does not fall
+    below `TOLERANCE`.
     """
     num_nodes = a.shape[0]
     if num_nodes < 4 or not (a > 0).all():
@@ -62,7 +57,7 @@ def solve_darcy(
         raise Rejected(f"Darcy: residual {residual:.1e} after {len(history) - 1} iterations")
     u = np.zeros_like(a)
     u[interior] = solution.reshape(num_nodes - 2, num_nodes - 2)
-    return DarcySolution(u, residual, len(history) - 1)
+    return DarcySolution(u, {"residual": residual, "num_iterations": float(len(history) - 1)})
 
 
 def five_point_matrix(a: Float64[np.ndarray, "n n"]) -> sp.csr_array:

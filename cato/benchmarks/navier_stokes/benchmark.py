@@ -10,8 +10,8 @@ from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
 from cato.problem import Problem
 
+# Frames at t = 1 … 10 are given, those at t = 11 … 20 are to be predicted.
 NUM_PAST, NUM_FUTURE = 10, 10
-"""Frames at t = 1 … 10 are given, those at t = 11 … 20 are to be predicted."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +23,6 @@ class TorusGrid:
 
     @property
     def num_solver_nodes(self) -> int:
-        """Nodes per side of the solver's grid."""
         return self.stride * self.resolution
 
     def past(self, frames: np.ndarray) -> np.ndarray:
@@ -43,7 +42,6 @@ class NavierStokesEditor(Editor):
     needs_solver = True
 
     def controls(self) -> list[Control]:
-        """Strength, size and seed."""
         return [
             Control("Strength of the vortices", 0.25, 3.0, 0.05, "× the benchmark's", start=1.0),
             Control("Size of the vortices", 0.5, 2.0, 0.05, "× the benchmark's", start=1.0),
@@ -134,7 +132,6 @@ class NavierStokes(Benchmark[TorusGrid]):
         return plane_grid(x, x)
 
     def draw(self, rng: np.random.Generator, parameters: TorusGrid) -> np.ndarray:
-        """The initial vorticity on the solver's grid."""
         from cato.benchmarks.navier_stokes.solver import draw_vorticity
 
         return draw_vorticity(rng, parameters.num_solver_nodes)

@@ -34,13 +34,11 @@ from jaxtyping import Complex, Float, Float64
 from cato.benchmarks.contract import Rejected
 from cato.errors import InputError
 
+# Largest |k₁| and |k₂| of a random initial field: what the original's 256 × 256 nodes carry.
 NUM_RANDOM_WAVES = 127
-"""Largest |k₁| and |k₂| of a random initial field: what the original's 256 × 256 nodes carry."""
-
+# Step × largest wavenumber × largest |u| + |v|. Runge–Kutta is stable up to 2.83; the rest is
+# reserve for a flow that accelerates until the step is chosen again.
 COURANT = 1.8
-"""Step × largest wavenumber × largest |u| + |v|. Runge–Kutta is stable up to 2.83; the rest is
-reserve for a flow that accelerates until the step is chosen again."""
-
 STEP_LIFETIME = 0.25  # Time after which the step is chosen again.
 
 Precision = type[np.float32] | type[np.float64]
@@ -97,8 +95,7 @@ class Torus:
 
     @property
     def top(self) -> int:
-        """The largest |k₁| and |k₂|."""
-        return (self.num_nodes - 1) // 3
+        return (self.num_nodes - 1) // 3  # the largest |k₁| and |k₂|
 
     @property
     def nodes(self) -> tuple[Float64[np.ndarray, "n n"], Float64[np.ndarray, "n n"]]:
@@ -128,13 +125,7 @@ class Torus:
 
 @final
 class VorticityEquation:
-    """dŵ/dt = linear · ŵ + nonlinear(ŵ) for the Fourier coefficients ŵ of the vorticity.
-
-    Attributes:
-        torus: Where the flow is.
-        linear: −ν(2π|k|)², the rate at which viscosity damps every wave.
-        dtype: Complex type of the coefficients.
-    """
+    """dŵ/dt = linear · ŵ + nonlinear(ŵ) for the Fourier coefficients ŵ of the vorticity."""
 
     def __init__(self, torus: Torus, viscosity: float, forcing: Field, dtype: Precision) -> None:
         # Real factors are stored as complex ones: NumPy is four times slower on a mixed product.
@@ -142,7 +133,7 @@ class VorticityEquation:
         self.torus = torus
         k_x, k_y = torus.wavenumbers
         k_squared = k_x**2 + k_y**2
-        self.linear = -viscosity * k_squared
+        self.linear = -viscosity * k_squared  # rate at which viscosity damps every wave
         k_squared[0, 0] = 1.0  # the mean moves nothing: both numerators are zero there
         self._velocity = (1j * np.stack([k_y / k_squared, -k_x / k_squared])).astype(self.dtype)
         self._shear = (k_x**2 - k_y**2).astype(self.dtype)
@@ -169,7 +160,6 @@ class IntegratingFactorRK4:
         self._half = np.exp(equation.linear * dt / 2).astype(equation.dtype)
 
     def step(self, w: Complex[np.ndarray, "n K"]) -> Complex[np.ndarray, "n K"]:
-        """The coefficients one step later."""
         rate, dt, half = self.equation.nonlinear, self.dt, self._half
         w_half = half * w
         k1 = half * rate(w)
@@ -182,11 +172,7 @@ class IntegratingFactorRK4:
 def advance(
     equation: VorticityEquation, w: Complex[np.ndarray, "n K"], duration: float
 ) -> Complex[np.ndarray, "n K"]:
-    """The coefficients after some time; the step is chosen anew every `STEP_LIFETIME`.
-
-    Raises:
-        Rejected: The flow is no longer finite.
-    """
+    """The coefficients after some time; the step is chosen anew every `STEP_LIFETIME`."""
     top_wavenumber = 2 * np.pi * equation.torus.top
     num_spans = max(1, ceil(duration / STEP_LIFETIME - 1e-6))  # 0.75000001 is three spans
     span = duration / num_spans
@@ -209,20 +195,11 @@ def solve(
     forcing: Field = diagonal_forcing,
     dtype: Precision = np.float32,
 ) -> Float[np.ndarray, "T n n"]:
-    """Vorticity at the given times.
+    """Vorticity at the given times, from the field (n, n) at t = 0.
 
     Of the initial field and the forcing only the waves |k₁|, |k₂| < n/3 are kept. The mean of the
-    vorticity moves nothing and stays.
-
-    Args:
-        vorticity: The field (n, n) at t = 0.
-        viscosity: ν ≥ 0.
-        times: Increasing and positive.
-        forcing: f as a function of x and y, constant in time.
-        dtype: Of the computation and of the frames.
-
-    Raises:
-        Rejected: The flow is no longer finite.
+    vorticity moves nothing and stays. `dtype` is that of the computation and of the frames. Raises
+    `Rejected` if the flow does not stay finite.
     """
     vorticity = np.asarray(vorticity)
     _check(vorticity, viscosity, times)

@@ -26,7 +26,6 @@ class BlockMesh:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Node columns and rows."""
         return self.columns, self.rows
 
 
@@ -40,17 +39,11 @@ class PlasticityEditor(Editor):
 
     def controls(self) -> list[Control]:
         """Points from left to right, on the upper edge of the block at height 0."""
+        points = [(float(x), HEIGHT) for x in np.linspace(0, LENGTH, NUM_KNOTS)]
+        middle = MAX_KNOT / 2
         return [
-            Control(
-                f"Die at x = {x:.3g} mm",
-                0.0,
-                MAX_KNOT,
-                0.1,
-                "mm",
-                anchor=(float(x), HEIGHT),
-                start=MAX_KNOT / 2,
-            )
-            for x in np.linspace(0, LENGTH, NUM_KNOTS)
+            Control(f"Die at x = {point[0]:.3g} mm", 0.0, MAX_KNOT, 0.1, "mm", point, start=middle)
+            for point in points
         ]
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
@@ -141,7 +134,6 @@ class Plasticity(Benchmark[BlockMesh]):
         return plane_grid(x, np.linspace(0, HEIGHT / LENGTH, parameters.rows))
 
     def draw(self, rng: np.random.Generator, parameters: BlockMesh) -> np.ndarray:
-        """The heights of the die's knots in mm."""
         return rng.uniform(0.0, MAX_KNOT, NUM_KNOTS)
 
     def solve(self, drawn: np.ndarray, parameters: BlockMesh) -> Sample:

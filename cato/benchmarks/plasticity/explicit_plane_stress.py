@@ -23,15 +23,14 @@ import numpy as np
 from cato.kernels import jit
 
 BULK_VISCOSITY = 0.06  # Linear damping of volume change, as a fraction of critical.
+# In units of Young's modulus; the fully integrated square element has 0.12.
 HOURGLASS_STIFFNESS = 0.05
-"""In units of Young's modulus; the fully integrated square element has 0.12."""
 HOURGLASS_STRENGTH = 0.005  # Yield of the hourglass spring of a square element, in units of σ_Y √A.
 HOURGLASS_VISCOSITY = 0.0125  # In units of ρ c √A, with c the speed of sound.
+# The stable step is measured this often; in between an element changes by less than 1 %.
 STEPS_PER_CHECK = 16
-"""The stable step is measured this often; in between an element changes by less than 1 %."""
-
+# Why `advance` returned: at the end time, or past the limit of plastic strain or of step size.
 REACHED_END, STRAINED, COLLAPSED = 0, 1, 2
-"""Why `advance` returned: at the end time, or past the limit of plastic strain or of step size."""
 
 compiled = partial(jit.compiled, forceinline=True)
 
@@ -48,10 +47,8 @@ def return_map(material, centre, deviator):
 
     Plastic strain γ dev σ shrinks the centre by 1/(1 + aγ) and the deviator by 1/(1 + bγ). Newton's
     method finds the root of 1/σ_vm(γ) = 1/σ_Y from γ = 0; it approaches from below because
-    1/σ_vm is concave in γ, and one step is exact where centre or deviator vanishes.
-
-    Returns:
-        Centre and deviator on the surface, and γ, which is zero for an elastic state.
+    1/σ_vm is concave in γ, and one step is exact where centre or deviator vanishes. Returned are
+    centre and deviator on the surface, and γ, which is zero for an elastic state.
     """
     a = material.young / (3.0 * (1.0 - material.poisson))
     b = material.young / (1.0 + material.poisson)
@@ -78,10 +75,8 @@ def update_stress(material, centre, deviator, stretch, shear, turn):
     """One increment: turn the stress with the material (Jaumann), strain it, return it.
 
     `stretch` and `shear` are the centre and deviator of the strain increment; `turn` is e^(iθ).
-
-    Returns:
-        New centre and deviator, the increments of thickness strain and of equivalent plastic
-        strain, and the work per volume.
+    Returned are the new centre and deviator, the increments of thickness strain and of equivalent
+    plastic strain, and the work per volume.
     """
     deviator = deviator * (turn * turn)
     new_centre, new_deviator, gamma = return_map(
@@ -258,11 +253,7 @@ def move_nodes(nodes, die, time, dt, kick):
 
 @compiled
 def advance(material, nodes, elements, die, start, end, last_dt, stepping):
-    """Step from `start` to exactly `end`.
-
-    Returns:
-        Why it stopped, the number of steps, the last step and the work of the die.
-    """
+    """Step from `start` to `end`; return why it stopped, step count, last step, work of the die."""
     time, work, num_steps, dt = start, 0.0, 0, last_dt
     while time < end:
         stable = stepping.safety * stable_step(material, nodes, elements)

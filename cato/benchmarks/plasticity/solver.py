@@ -114,8 +114,7 @@ class Solution:
     # the bottom.
     fields: Float[np.ndarray, "T H W 4"]
     times: Float[np.ndarray, " T"]  # Of the frames, in ms.
-    # Of the die above the undeformed block at the columns, in mm.
-    die_height: Float[np.ndarray, " H"]
+    die_height: Float[np.ndarray, " H"]  # Above the undeformed block at the columns, in mm.
     max_plastic_strain: float  # Largest equivalent plastic strain of an element.
     max_penetration: float  # Deepest overlap of any node with the die in any frame, in mm.
     energy: Energy  # Energy balance of the whole motion.
@@ -169,17 +168,11 @@ def solve(
     material: Material = METAL,
     safety: float = 0.9,
 ) -> Solution:
-    """Press the die with these knot heights (mm) into the block.
+    """Press the die with these heights (mm) at equally spaced knots into the block.
 
-    Args:
-        knots: Heights above the block at equally spaced points from end to end, not negative.
-        shape: Number of node columns and rows; (51, 16) is the quick size.
-        num_frames: Number of equal times at which the motion is recorded.
-        material: The material.
-        safety: Time step as a fraction of the stable one, below 1.
-
-    Raises:
-        Rejected: An element is strained past what it resolves, or a check of the result fails.
+    `shape` counts node columns and rows; (51, 16) is the quick size. `safety` is the time step as a
+    fraction of the stable one. Raises `Rejected` if an element is strained past what it resolves,
+    or a check of the result fails.
     """
     _check(knots, shape, num_frames, safety)
     nodes, elements = make_block(shape, material)
@@ -200,7 +193,9 @@ def solve(
         surface = HEIGHT + curve(np.clip(z.real, 0.0, LENGTH)) - DIE_SPEED * now
         penetration = max(penetration, float((z.imag - surface).max()))
 
-    energy = _balance(external, nodes, elements)
+    kinetic = float(0.5 * (nodes.mass * np.abs(nodes.velocity) ** 2).sum())
+    internal, artificial = float(elements.work.sum()), float(elements.artificial.sum())
+    energy = Energy(external, kinetic, internal, artificial)
     if not energy.error <= MAX_ENERGY_ERROR:  # NaN fails too
         raise Rejected(f"plasticity: energy balance is off by {energy.error:.1%}")
     if penetration > MAX_PENETRATION:
@@ -208,15 +203,6 @@ def solve(
     max_strain = float(elements.plastic_strain.max())
     die_height = curve(start[0].real)
     return Solution(fields, times[1:], die_height, max_strain, penetration, energy, num_steps)
-
-
-def _balance(external: float, nodes: Nodes, elements: Elements) -> Energy:
-    return Energy(
-        external=external,
-        kinetic=float(0.5 * (nodes.mass * np.abs(nodes.velocity) ** 2).sum()),
-        internal=float(elements.work.sum()),
-        artificial=float(elements.artificial.sum()),
-    )
 
 
 def _check(knots: np.ndarray, shape: tuple[int, int], num_frames: int, safety: float) -> None:
