@@ -4,6 +4,7 @@ Writes what every step answers to session.json in the current folder.
 """
 
 import json
+import os
 from contextlib import redirect_stdout
 from io import StringIO
 from pathlib import Path
@@ -15,7 +16,9 @@ from safetensors.numpy import load
 
 import cato.cli
 import reproduce.cli
+import reproduce.jobs
 from cato.data.published import read_published
+from cato.processes import Worker
 from cato.serve.app import create_app
 from cato.serve.models import load_models
 
@@ -53,8 +56,21 @@ def explore() -> dict[str, Any]:
     return {"listed": listed, "shapes": shapes, "finite": finite}
 
 
+class Here(Worker):
+    """Jobs in this process, which has imported everything; they send its output to their log."""
+
+    def run(self, function: Any, *arguments: Any, timeout: float | None = None) -> Any:
+        streams = {number: os.dup(number) for number in (1, 2)}
+        try:
+            return function(*arguments)
+        finally:
+            for number, kept in streams.items():
+                os.dup2(kept, number)
+
+
 def compare() -> None:
     """A comparison of one short training, and the pages with its results."""
+    reproduce.jobs.Worker = Here
     options = ("--benchmarks", "toy", "--models", "fno", "--scale", "smoke", "--seeds", "0")
     folders = ("--share", "1", "--runs", "runs", "--out", "results/epochs", "--workers", "1")
     reproduce.cli.main(["epochs", *options, *folders])
