@@ -1,5 +1,6 @@
 """The command line: `python -m reproduce NAME` runs an experiment, `pages` writes all pages."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -8,7 +9,7 @@ from rich.console import Console
 from rich.table import Table
 
 from cato.cli.main import run_guarded
-from cato.cli.output import show_results, show_rows
+from cato.cli.output import show_rows
 from cato.cli.parsing import parse
 from cato.errors import InputError
 from reproduce.experiment import RESULTS, all_experiments, definitions, load
@@ -125,7 +126,7 @@ def _run(name: str, options: Run) -> None:
     experiment = load(name, **overrides)
     results = run(experiment)
     table, columns = study_of(experiment.kind).SUMMARY
-    show_results(results[table], columns, (experiment.results, experiment.page), as_json)
+    _show(results[table], columns, (experiment.results, experiment.page), as_json)
 
 
 def _pages(options: Pages) -> None:
@@ -133,4 +134,17 @@ def _pages(options: Pages) -> None:
 
     claims, files = write_all(options.results, options.out, options.check)
     rows = [vars(claim) for claim in claims]
-    show_results(rows, ("verdict", "text", "ours"), files, options.json, title="claims")
+    _show(rows, ("verdict", "text", "ours"), files, options.json, title="claims")
+
+
+def _show(
+    rows: list[dict[str, Any]],
+    columns: Iterable[str],
+    files: Sequence[Path],
+    as_json: bool,
+    title: str = "rows",
+) -> None:
+    """Print some columns of the results of a study, and the files that were written."""
+    show_rows(title, [{name: row[name] for name in columns} for row in rows], as_json)
+    if not as_json:
+        print(f"wrote {', '.join(map(str, files))}")

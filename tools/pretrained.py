@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
-from cato.cli.pretrained import pretrained_card
+from cato.cli.catalogue import pretrained_card
 from cato.errors import InputError, Interrupted
 from cato.files import write_json
 from cato.inference.evaluate import evaluate_run

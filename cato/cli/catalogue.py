@@ -1,10 +1,14 @@
-"""The lists of `cato models`: family, geometry, size and settings of every model."""
+"""The lists of `cato models` and `cato pretrained`: sizes, settings, origin, measured errors."""
 
 from typing import Any
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.config import to_dict
+from cato.errors import InputError
+from cato.files import read_json
 from cato.models.registry import MODELS, model_entry, num_parameters
+from cato.runs.folder import PRETRAINED, open_run, pretrained_names
+from cato.runs.load import data_spec
 from cato.runs.settings import options_of, recipe
 
 
@@ -57,3 +61,41 @@ def size_on(name: str, benchmark: str) -> int:
     """Number of parameters in the paper recipe of a benchmark."""
     problem = get_benchmark(benchmark).problem("paper")
     return num_parameters(name, recipe(benchmark, "paper", name).model, problem)
+
+
+def pretrained_table() -> list[dict[str, Any]]:
+    """One row for each model that comes with the library."""
+    shown = ("name", "mesh", "relative_l2", "mean_predictor", "parameters", "trained")
+    cards = map(pretrained_card, pretrained_names())
+    return [{name: card[name] for name in shown} for card in cards]
+
+
+def pretrained_card(name: str) -> dict[str, Any]:
+    """Card of a model: purpose, origin and measured errors."""
+    if name not in pretrained_names():
+        raise InputError(
+            f"no model {name!r} comes with cato; there are {', '.join(pretrained_names())}"
+        )
+    run = open_run(PRETRAINED / name)
+    config, problem = run.config, run.problem
+    figures = read_json(run.source / "evaluation.json", "evaluation")
+    return {
+        "name": name,
+        "title": get_benchmark(name).title,
+        "model": config.model_name,
+        "mesh": f"{problem.geometry} {' × '.join(map(str, problem.shape))}",
+        "inputs": list(problem.inputs),
+        "outputs": list(problem.outputs),
+        "frames": problem.num_steps,
+        "relative_l2": figures["relative_l2"],
+        "worst": figures["worst"],
+        "mean_predictor": figures["mean_predictor"],
+        "test_samples": figures["num_samples"],
+        "covered_samples": figures["band"]["covered_samples"],
+        "parameters": num_parameters(config.model_name, config.model, problem),
+        "megabytes": sum(p.stat().st_size for p in run.source.rglob("*") if p.is_file()) / 1e6,
+        "data_seed": config.data.seed,
+        "training_samples": data_spec(config).counts["train"],
+        "trained": run.record["created"][:10],
+        "command": run.record["command"],
+    }

@@ -1,16 +1,324 @@
-"""All commands by name. Each is a dataclass: its fields are the options, its docstring the help.
+"""All commands. Each is a dataclass: its fields are the options, its docstring the help.
 
 Commands import what they need when they run, so that help and errors appear at once.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
-from cato.cli.data import Benchmarks, Generate, Models
-from cato.cli.deploy import Export, Serve
-from cato.cli.pretrained import Pretrained
-from cato.cli.runs import Evaluate, Predict, Report
-from cato.cli.train import Demo, Train
+import tyro
+from tyro.conf import Positional
+
+from cato.cli.output import Command, RunCommand, show, show_rows
+from cato.cli.parsing import changes_of
 from cato.cli.user_data import Inspect
+from cato.errors import InputError
+from cato.progress import note
+
+
+@dataclass
+class Demo(Command):
+    """Train, evaluate and report on Darcy flow in under five minutes."""
+
+    out: Path = Path("runs/demo")
+    """Run folder; an interrupted demo is resumed."""
+    minutes: float = 2.0
+    """Training time in minutes."""
+
+    def run(self) -> None:
+        import torch
+
+        from cato.runs.settings import build_settings
+        from cato.training.train import resume, train
+        from cato.viz.report import write_report
+
+        if (self.out / "run.json").exists():
+            run = resume(self.out)
+        else:
+            changes: dict[str, Any] = {"minutes": self.minutes}
+            if not hasattr(torch.optim, "Muon"):
+                note("this PyTorch has no Muon (added in 2.9): the demo uses AdamW")
+                changes["optimizer"] = "adamw"
+            config = build_settings("darcy", "small", None, {"train": changes}, where="cato demo")
+            run = train(config, self.out)
+        path, figures = write_report(run)
+        figures["report"] = str(path)
+        show("demo: CATO on Darcy flow", figures, self.json, f"open {path}")
+
+
+@dataclass
+class Pretrained(Command):
+    """List the models that come with cato, or show one."""
+
+    name: Positional[str] = ""
+    """A model's name, for its card."""
+
+    def run(self) -> None:
+        from cato.cli.catalogue import pretrained_card, pretrained_table
+
+        if self.name:
+            then = "" if self.json else f"cato.load({self.name!r}) in Python, or cato serve"
+            show(self.name, pretrained_card(self.name), self.json, then)
+        else:
+            show_rows("pretrained", pretrained_table(), self.json)
+
+
+@dataclass
+class Generate(Command):
+    """Generate the data of a benchmark. An interrupted call is resumed."""
+
+    benchmark: Positional[str]
+    """A benchmark, see `cato benchmarks`, or `all`."""
+    scale: str = "small"
+    """paper, small or smoke."""
+    seed: int = 0
+    """Seed of the samples."""
+    count: int | None = None
+    """Number of training samples; that of the scale by default."""
+    resolution: int | None = None
+    """Nodes per side; those of the scale by default."""
+    splits: tuple[str, ...] = ("train", "validation", "test")
+    """Splits to generate."""
+    workers: int | None = None
+    """Worker processes; one per core by default. Samples do not depend on it."""
+    out: Path = Path("data")
+    """Folder of the file."""
+
+    def run(self) -> None:
+        from cato.benchmarks import BENCHMARKS
+        from cato.data.generate import generate_file
+        from cato.data.spec import DataSpec
+
+        names = list(BENCHMARKS) if self.benchmark == "all" else [self.benchmark]
+        specs = [  # all validated before the first is generated
+            DataSpec(name, self.scale, self.seed, self.count, self.resolution, self.splits)
+            for name in names
+        ]
+        rows = [self._described(generate_file(spec, self.out, self.workers)) for spec in specs]
+        if self.benchmark == "all":
+            show_rows("generated", rows, self.json)
+        else:
+            show("generated", rows[0], self.json)
+
+    def _described(self, path: Path) -> dict[str, Any]:
+        from cato.data.store import num_rejected, read_header
+
+        remedy = "delete it and generate it again"
+        header = read_header(path, remedy)
+        return {
+            "path": str(path),
+            "nodes": " × ".join(map(str, header.problem.shape)),
+            **header.identity["counts"],
+            "rejected_draws": num_rejected(path, remedy),
+            "seed": self.seed,
+        }
+
+
+@dataclass
+class Benchmarks(Command):
+    """List the benchmarks, or describe one."""
+
+    name: Positional[str] = ""
+    """A benchmark's name."""
+
+    def run(self) -> None:
+        from cato.benchmarks import BENCHMARKS, get_benchmark
+
+        if self.name:
+            benchmark = get_benchmark(self.name)
+            scales = {
+                name: f"{' × '.join(map(str, benchmark.problem(name).shape))} nodes, "
+                f"{scale.train} + {scale.validation} + {scale.test} samples"
+                for name, scale in benchmark.scales.items()
+            }
+            card = {"title": benchmark.title, "description": benchmark.description, **scales}
+            show(self.name, card, self.json)
+        else:
+            rows = [
+                {
+                    "name": name,
+                    "title": benchmark.title,
+                    "geometry": benchmark.problem("paper").geometry,
+                    "nodes": " × ".join(map(str, benchmark.problem("paper").shape)),
+                    "time": benchmark.problem("paper").time,
+                }
+                for name, benchmark in BENCHMARKS.items()
+            ]
+            show_rows("benchmarks", rows, self.json)
+
+
+@dataclass
+class Models(Command):
+    """List the models, or show one with its settings."""
+
+    name: Positional[str] = ""
+    """A model's name, for its settings."""
+
+    def run(self) -> None:
+        from cato.cli.catalogue import model_card, model_table
+
+        if self.name:
+            show(self.name, model_card(self.name), self.json)
+        else:
+            show_rows("models", model_table(), self.json)
+
+
+@dataclass
+class Train(Command):
+    """Train a model on a benchmark or on your own data.
+
+    Every setting of the recipe is an option, for example `--model.width 64 --train.epochs 20`.
+    """
+
+    benchmark: Annotated[Positional[str], tyro.conf.arg(metavar="BENCHMARK|FILE")] = ""
+    """A benchmark, see `cato benchmarks`; or a file or folder of your data, see `cato inspect`."""
+    scale: str | None = None
+    """paper (for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
+    model: str | None = None
+    """The model, see `cato models`; CATO by default."""
+    original: Path | None = None
+    """Folder with the published files of the benchmark, to train on them instead of generated data.
+    The scale then selects the recipe only."""
+    coords: str | None = None
+    """Your data: fields that are coordinates, such as x,y."""
+    inputs: str | None = None
+    """Your data: fields that are inputs, such as k; frames of a time series as u[:10]."""
+    targets: str | None = None
+    """Your data: fields that are targets, such as p."""
+    out: Path | None = None
+    """New run folder; runs/BENCHMARK-SCALE-MODEL by default."""
+    resume: Path | None = None
+    """Resume the run in this folder instead of starting one."""
+
+    def run(self, overrides: list[str]) -> None:
+        from cato.training.train import resume, train
+
+        if self.resume is not None:
+            options = (self.benchmark, self.out, self.model, self.scale, self.original)
+            if any((*options, overrides, self.coords, self.inputs, self.targets)):
+                raise InputError("--resume takes all settings from the run; give no other option")
+            run = resume(self.resume)
+        else:
+            config = self.config(overrides)
+            data = "original" if config.data.original else config.scale
+            name = Path(config.data.file).stem if config.data.file else config.benchmark
+            run = train(config, self.out or Path("runs") / f"{name}-{data}-{config.model_name}")
+        log = run.log()
+        best = min(log, key=lambda line: line["validation"])
+        figures = {
+            "run": str(run.folder),
+            "epochs": round(log[-1]["epoch"], 2),
+            "validation_relative_l2": best["validation"],
+            "best_epoch": round(best["epoch"], 2),
+            "minutes": round(log[-1]["seconds"] / 60, 2),
+        }
+        show("trained", figures, self.json, then=f"cato report {run.folder}")
+
+    def config(self, overrides: list[str]) -> Any:
+        from cato.runs.settings import build_settings
+
+        if not self.benchmark:
+            raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
+        names = ("coords", "inputs", "targets", "original")
+        data = {name: str(value) for name in names if (value := getattr(self, name)) is not None}
+        scale, changes = self.scale or "small", changes_of(overrides)
+        return build_settings(
+            self.benchmark, scale, self.model, {"data": data}, changes, where="cato train"
+        )
+
+
+@dataclass
+class Evaluate(RunCommand):
+    """Measure the error of a model on held-out samples."""
+
+    split: str = "test"
+    """test or validation."""
+    resolution: int | None = None
+    """Nodes per side, to evaluate at another resolution than the training's."""
+
+    def run(self) -> None:
+        from cato.inference.evaluate import evaluate_run
+        from cato.runs.folder import open_run
+
+        evaluated = evaluate_run(open_run(self.folder), self.split, self.resolution)
+        figures = {**evaluated.figures, "path": str(evaluated.path)}
+        show("evaluated", figures, self.json, f"cato report {self.folder}")
+
+
+@dataclass
+class Predict(RunCommand):
+    """Predict for the inputs of a file; the result has its format.
+
+    IN has the documented layout, or the fields that the run was trained on: .npz, HDF5, .mat,
+    NetCDF, or a folder of VTK or other files. In the documented layout OUT gets `outputs`, `bands`
+    if the run has been evaluated, and `errors` if IN has `targets`. A named field p becomes
+    p_predicted, p_band and p_error.
+    """
+
+    input: Annotated[Positional[Path], tyro.conf.arg(metavar="IN")]
+    """File or folder with the inputs."""
+    output: Annotated[Positional[Path | None], tyro.conf.arg(metavar="OUT")] = None
+    """New file or folder; IN-predicted by default."""
+
+    def run(self) -> None:
+        from cato.inference.predict import predict_file
+        from cato.runs.folder import open_run
+
+        figures = predict_file(open_run(self.folder), self.input, self.output)
+        show("predicted", figures, self.json)
+
+
+@dataclass
+class Report(RunCommand):
+    """Write a self-contained HTML report with curves and pictures."""
+
+    def run(self) -> None:
+        from cato.runs.folder import open_run
+        from cato.viz.report import write_report
+
+        path, figures = write_report(open_run(self.folder))
+        show("report", {"path": str(path), "relative_l2": figures["relative_l2"]}, self.json)
+
+
+@dataclass
+class Export(RunCommand):
+    """Export a model to a file that runs without cato."""
+
+    format: str = "onnx"
+    """onnx or pt2."""
+    out: Path | None = None
+    """New file; model.onnx or model.pt2 in the run folder by default (runs/pretrained/NAME for a
+    pretrained model)."""
+
+    def run(self) -> None:
+        from cato.export import export_run
+        from cato.runs.folder import open_run
+
+        run = open_run(self.folder)
+        if self.out is None:  # the folder for results of a pretrained model may be new
+            run.folder.mkdir(parents=True, exist_ok=True)
+        show("exported", export_run(run, self.format, self.out), self.json)
+
+
+@dataclass
+class Serve(Command):
+    """Serve models and the explorer over HTTP."""
+
+    runs: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
+    """Run folders or pretrained models, or NAME=RUN; all pretrained models by default."""
+    host: str = "127.0.0.1"
+    """Address to listen on; this machine only by default."""
+    port: int = 8000
+    """Port; 0 picks a free one."""
+    open: bool = False
+    """Open the explorer in a browser."""
+
+    def run(self) -> None:
+        from cato.serve.server import serve
+
+        serve(self.runs, self.host, self.port, open_page=self.open, as_json=self.json)
+
 
 SECTIONS: dict[str, dict[str, type[Any]]] = {
     "Start": {"demo": Demo, "pretrained": Pretrained},

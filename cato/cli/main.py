@@ -3,15 +3,16 @@
 import os
 import shlex
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from rich.console import Console
 from rich.table import Table
 
 from cato.cli.commands import COMMANDS, SECTIONS, Train
-from cato.cli.parsing import parse, settings_type, split_overrides
+from cato.cli.parsing import parse, print_settings, split_overrides
 from cato.errors import InputError, Interrupted
 from cato.progress import note
 
@@ -44,11 +45,7 @@ def run_guarded(dispatch: Callable[[list[str]], None], arguments: list[str] | No
 def dispatch(arguments: list[str]) -> None:
     """Run one command."""
     if not arguments or arguments[0] in ("-h", "--help"):
-        print("cato: neural networks that stand in for PDE solvers")
-        for title, commands in SECTIONS.items():
-            print(f"\n{title}")
-            print_overview("cato", commands)
-        print("\nEvery command has --help and --json. Start with `cato demo`.")
+        _print_overview()
         return
     name, rest = arguments[0], arguments[1:]
     if name == "--version":
@@ -70,34 +67,28 @@ def dispatch(arguments: list[str]) -> None:
 def dispatch_train(arguments: list[str]) -> None:
     """`train` has its own options, and one for every setting of the chosen model and recipe."""
     overrides, own = split_overrides(arguments)
-    if "--help" in own or "-h" in own:
-        print_train_help(own)
+    words = [word for word in own if word not in ("-h", "--help")]
+    if words == own:
+        parse(Train, own, "cato train").run(overrides)
         return
-    parse(Train, own, "cato train").run(overrides)
-
-
-def print_train_help(own: list[str]) -> None:
-    """Help of `cato train`, with the settings of the given benchmark and model."""
-    named = [word for word in own if word not in ("-h", "--help")]
-    try:
+    with suppress(SystemExit):
         parse(Train, ["--help"], "cato train")
-    except SystemExit:
-        command = parse(Train, named, "cato train")
-        config = replace(command, benchmark=command.benchmark or "darcy").config([])
-        print(f"settings of {config.model_name} on {config.benchmark} {config.scale}:")
-        try:
-            parse(settings_type(config), ["--help"], "cato train", default=config)
-        except SystemExit:
-            return
+    command = parse(Train, words, "cato train")
+    config = replace(command, benchmark=command.benchmark or "darcy").config([])
+    print(f"settings of {config.model_name} on {config.benchmark} {config.scale}:")
+    print_settings(config)
 
 
-def print_overview(program: str, commands: Mapping[str, type[Any]]) -> None:
-    """List commands with the first line of their help."""
-    table = Table(box=None, show_header=False, padding=(0, 2))
-    table.add_column(min_width=len(program) + 13, no_wrap=True)  # aligns several tables
-    for name, command in commands.items():
-        table.add_row(f"{program} {name}", (command.__doc__ or "").splitlines()[0])
-    Console().print(table)
+def _print_overview() -> None:
+    print("cato: neural networks that stand in for PDE solvers")
+    for title, commands in SECTIONS.items():
+        table = Table(box=None, show_header=False, padding=(0, 2))
+        table.add_column(min_width=len("cato benchmarks") + 2, no_wrap=True)  # aligns all tables
+        for name, command in commands.items():
+            table.add_row(f"cato {name}", (command.__doc__ or "").splitlines()[0])
+        print(f"\n{title}")
+        Console().print(table)
+    print("\nEvery command has --help and --json. Start with `cato demo`.")
 
 
 def fail(message: str) -> NoReturn:

@@ -1,7 +1,6 @@
 """What commands have in common: options, and output as tables or one JSON object."""
 
 import json
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -59,19 +58,6 @@ def show_rows(title: str, rows: list[dict[str, Any]], as_json: bool) -> None:
     for row in rows:
         table.add_row(*map(readable, row.values()))
     Console().print(table)
-
-
-def show_results(
-    rows: list[dict[str, Any]],
-    columns: Iterable[str],
-    files: Sequence[Path],
-    as_json: bool,
-    title: str = "rows",
-) -> None:
-    """Print some columns of the results of a study, and the files that were written."""
-    show_rows(title, [{name: row[name] for name in columns} for row in rows], as_json)
-    if not as_json:
-        print(f"wrote {', '.join(map(str, files))}")
 
 
 def readable(value: Any) -> str:

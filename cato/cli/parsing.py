@@ -1,9 +1,10 @@
 """Parse arguments into dataclasses with tyro; errors are one line."""
 
 import io
+import re
 from collections import deque
-from contextlib import redirect_stderr
-from dataclasses import field, make_dataclass
+from contextlib import redirect_stderr, suppress
+from dataclasses import make_dataclass
 from typing import Any, TypeVar
 
 import tyro
@@ -37,11 +38,20 @@ def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
     return overrides, own
 
 
-def settings_type(config: Any) -> type[Any]:
-    """A dataclass of the groups of settings, with the config class of the chosen model."""
-    return make_dataclass(
-        "Settings", [(group, type(getattr(config, group)), field()) for group in GROUPS]
-    )
+def print_settings(config: Any) -> None:
+    """Help on every setting of a run, with its value as the default."""
+    groups = {group: getattr(config, group) for group in GROUPS}
+    settings = make_dataclass("Settings", [(name, type(value)) for name, value in groups.items()])
+    # Settings take their value as a word, so that `--train.compile False` means what it says.
+    flags = (tyro.conf.FlagConversionOff,)
+    with suppress(SystemExit):
+        tyro.cli(
+            settings,
+            prog="cato train",
+            args=["--help"],
+            default=settings(**groups),
+            config=flags,
+        )
 
 
 def changes_of(overrides: list[str]) -> dict[str, Any]:
@@ -61,24 +71,16 @@ def changes_of(overrides: list[str]) -> dict[str, Any]:
     return changes
 
 
-def parse(kind: type[Args], arguments: list[str], program: str, default: Any = None) -> Args:
+def parse(kind: type[Args], arguments: list[str], program: str) -> Args:
     """Parse arguments into a dataclass; raises a one-line `InputError`."""
     messages = io.StringIO()
-    options: dict[str, Any] = {}
-    if default is not None:
-        options["default"] = kind(**{group: getattr(default, group) for group in GROUPS})
-    # Settings take their value as a word, so that `--train.compile False` means what it says.
-    flags = () if default is None else (tyro.conf.FlagConversionOff,)
     try:
         with redirect_stderr(messages):
-            return tyro.cli(kind, args=arguments, prog=program, config=flags, **options)
+            return tyro.cli(kind, args=arguments, prog=program)
     except SystemExit as stop:
-        if stop.code:
-            raise InputError(one_line(messages.getvalue())) from None
-        raise
-
-
-def one_line(message: str) -> str:
-    """The text of a boxed message."""
-    words = "".join(" " if c in "╭─╮│╰╯┃━" else c for c in message).split()
-    return " ".join(words).removeprefix("Parsing error ").removeprefix("Unrecognized options ")
+        if not stop.code:
+            raise
+        message = " ".join(re.sub("[╭─╮│╰╯┃━]", " ", messages.getvalue()).split())  # not boxed
+        for title in ("Parsing error ", "Unrecognized options "):
+            message = message.removeprefix(title)
+        raise InputError(message) from None

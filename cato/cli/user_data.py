@@ -3,19 +3,20 @@
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 from rich.console import Console
 from rich.markup import escape
 from tyro.conf import Positional
 
-from cato.cli.deploy import EXPORTED, show_exported
 from cato.cli.output import show, show_rows
 
 if TYPE_CHECKING:
     from cato.user_data.inspect import Finding, Inspection
 
+EXPORTED = (".onnx", ".pt2")
+"""Suffixes of the files that `cato export` writes."""
 MAX_LISTED = 10
 """Samples listed in one line."""
 TIME = {
@@ -107,3 +108,34 @@ def _sentence(finding: "Finding") -> str:
     more = len(finding.samples) - MAX_LISTED
     where = f" (samples {listed}{f' and {more} more' if more > 0 else ''})" if listed else ""
     return f"{'error' if finding.stops else 'note'}: {finding.what}{where}"
+
+
+def show_exported(file: Path, as_json: bool) -> None:
+    """Metadata of an exported model; all of it as JSON, the essentials as a table."""
+    from cato.export import describe
+
+    about = describe(file)
+    if as_json:
+        show("exported model", about, True)
+        return
+    run, layout = about.get("run", {}), about["layout"]
+    rows = {
+        "model": about["model"],
+        "problem": about["problem"]["name"],
+        "computes": about["computes"],
+        **{f"in: {name}": _array(array) for name, array in layout["inputs"].items()},
+        **{f"out: {name}": _array(array) for name, array in layout["outputs"].items()},
+        "any size of": about["dynamic"],
+        "training mesh": " × ".join(map(str, about["problem"]["shape"])),
+        "why the mesh is fixed": about["why_fixed"],
+        "values": about["precision"],
+        **{f"run: {name}": value for name, value in run.items()},
+        "written": f"{about['written']} by cato {about['cato']}",
+    }
+    show("exported model", rows, False)
+
+
+def _array(array: dict[str, Any]) -> str:
+    """Axes and channels of an array of an exported model."""
+    channels = f": {', '.join(array['channels'])}" if "channels" in array else ""
+    return f"({', '.join(array['axes'])}){channels}"

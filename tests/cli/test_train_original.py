@@ -74,7 +74,7 @@ def test_replaced_files_are_refused(run, files, tmp_path, capsys):
     ("arguments", "words"),
     [
         (["train", "airfoil", "--original", "{files}"], ["NACA_Cylinder_X.npy", "221, 51", "none"]),
-        (["train", "elasticity", "--original", "nowhere"], ["nowhere is no folder"]),
+        (["train", "elasticity", "--original", "nowhere"], ["nowhere is not a folder"]),
         (["train", "elasticity", "--original", "{files}", "--data.seed", "1"], ["fixed samples"]),
         (["evaluate", "{run}", "--resolution", "40"], ["one resolution"]),
     ],

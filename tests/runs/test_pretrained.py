@@ -20,9 +20,9 @@ from safetensors import safe_open
 
 import cato
 from cato.benchmarks import BENCHMARKS, get_benchmark
-from cato.cli.commands import COMMANDS
+from cato.cli.catalogue import pretrained_card
+from cato.cli.commands import COMMANDS, Pretrained
 from cato.cli.parsing import parse, split_overrides
-from cato.cli.pretrained import Pretrained, pretrained_card
 from cato.data.sampling import generate_sample
 from cato.errors import InputError
 from cato.inference.conformal import load_band
@@ -248,7 +248,7 @@ def test_an_unfinished_run_and_other_data_are_not_shipped(script, shipped):
 
 
 def test_nothing_is_written_into_the_library(shipped):
-    from cato.cli.deploy import Export
+    from cato.cli.commands import Export
     from cato.viz.report import write_report
 
     before = files_in(shipped)
