@@ -93,17 +93,14 @@ class Problem:
 
     @property
     def num_nodes(self) -> int:
-        """Number of nodes N of one sample."""
         return prod(self.shape)
 
     @property
     def num_inputs(self) -> int:
-        """Number of input channels."""
         return len(self.inputs)
 
     @property
     def num_outputs(self) -> int:
-        """Number of output channels."""
         return len(self.outputs)
 
     @property
@@ -112,12 +109,10 @@ class Problem:
         return self.time == "conditioned"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready values."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Inverse of `to_dict`."""
         tuples: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
         }

@@ -95,12 +95,10 @@ class Surrogate(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Device of the weights."""
         return self.flux_scale.device
 
     @property
     def problem(self) -> Problem:
-        """The problem it was trained for."""
         return self.model.problem
 
     @property
@@ -188,23 +186,16 @@ class Surrogate(nn.Module):
     ) -> tuple[Float[Tensor, "S N C_in"], Float[Tensor, "#S N D"], tuple[int, ...]]:
         """The validated arrays of `predict` with flat nodes, and the mesh shape."""
         values = _as_tensor(inputs, "inputs").to(self.device)
-        nodes, shape = self._nodes(values, coords)
-        return values.flatten(1, -2), nodes, shape
-
-    def _nodes(
-        self, inputs: Tensor, coords: Array | None
-    ) -> tuple[Float[Tensor, "#S N D"], tuple[int, ...]]:
-        """Validated coordinates for `inputs`, samples first and nodes flat, and the mesh shape."""
         problem = self.problem
         num_axes = len(problem.shape)
-        if inputs.ndim != num_axes + 2 or inputs.shape[-1] != problem.num_inputs:
+        if values.ndim != num_axes + 2 or values.shape[-1] != problem.num_inputs:
             raise InputError(
                 f"inputs must have shape (samples, {', '.join(num_axes * 'n')}, "
-                f"{problem.num_inputs}) with channels {problem.inputs}; got {tuple(inputs.shape)}"
+                f"{problem.num_inputs}) with channels {problem.inputs}; got {tuple(values.shape)}"
             )
-        if not len(inputs):
+        if not len(values):
             raise InputError("inputs hold no sample")
-        shape: tuple[int, ...] = tuple(inputs.shape[1:-1])
+        shape: tuple[int, ...] = tuple(values.shape[1:-1])
         if coords is None:
             if self.coords is None or shape != problem.shape:
                 raise InputError(
@@ -212,20 +203,18 @@ class Surrogate(nn.Module):
                     f"{'' if self.coords is not None else ' that differ between samples'} "
                     f"and the inputs have {shape}"
                 )
-            return self.coords[None], shape
-        nodes = _as_tensor(coords, "coords").to(inputs.device)
+            return values.flatten(1, -2), self.coords[None], shape
+        nodes = _as_tensor(coords, "coords").to(self.device)
         if nodes.ndim == num_axes + 1:
             nodes = nodes[None]
-        if tuple(nodes.shape[1:]) != (*shape, problem.dimension) or len(nodes) not in (
-            1,
-            len(inputs),
-        ):
+        one: tuple[int, ...] = (*shape, problem.dimension)
+        count = len(values)
+        if tuple(nodes.shape[1:]) != one or len(nodes) not in (1, count):
             raise InputError(
-                f"coords must have shape {(*shape, problem.dimension)} or "
-                f"{(len(inputs), *shape, problem.dimension)} to fit the inputs; "
+                f"coords must have shape {one} or {(count, *one)} to fit the inputs; "
                 f"got {tuple(nodes.shape)}"
             )
-        return nodes.flatten(1, -2), shape
+        return values.flatten(1, -2), nodes.flatten(1, -2), shape
 
 
 def _as_tensor(array: Array, what: str) -> Tensor:

@@ -88,12 +88,8 @@ class Band:
         """Promised coverage, and measured coverage on held-out errors, JSON-ready."""
         samples = self.covers(errors, mask).double().mean(0)
         inside = (errors.abs() <= self.half_width).double()
-        if mask is not None:
-            weights = mask.double().view(len(mask), *[1] * (errors.ndim - 3), -1, 1)
-            weights = weights.expand_as(inside)
-            nodes = (inside * weights).flatten(0, -2).sum(0) / weights.flatten(0, -2).sum(0)
-        else:
-            nodes = inside.flatten(0, -2).mean(0)
+        weights = _node_weights(errors, mask).expand_as(inside)
+        nodes = (inside * weights).flatten(0, -2).sum(0) / weights.flatten(0, -2).sum(0)
         half_width = self.half_width.flatten(0, -2).mean(0)
 
         def named(values: Tensor) -> dict[str, float]:
@@ -115,8 +111,7 @@ def fit_scale(
     """σ from the errors of training samples."""
     squares = errors.double().square()
     if is_cloud:
-        weights = torch.ones(squares.shape[0], squares.shape[-2]) if mask is None else mask
-        weights = weights.double().view(len(squares), *[1] * (squares.ndim - 3), -1, 1)
+        weights = _node_weights(squares, mask)
         mean = (squares * weights).sum((0, -2), keepdim=True) / weights.sum((0, -2), keepdim=True)
         mean = mean.squeeze(0)
     else:
@@ -124,6 +119,12 @@ def fit_scale(
     overall = mean.flatten(0, -2).mean(0)
     floor = torch.where(overall > 0, SMALLEST_SCALE**2 * overall, 1.0)
     return mean.maximum(floor).sqrt().float()
+
+
+def _node_weights(errors: Tensor, mask: Tensor | None) -> Tensor:
+    """1 at every node, 0 at padding."""
+    mask = torch.ones(errors.shape[0], errors.shape[-2]) if mask is None else mask
+    return mask.double().view(len(errors), *[1] * (errors.ndim - 3), -1, 1)
 
 
 def scores(

@@ -26,13 +26,7 @@ from cato.inference.conformal import (
 from cato.physics import relative_l2, relative_l2_per_frame, summarise
 from cato.progress import note
 from cato.runs.folder import Run
-from cato.runs.load import (
-    data_spec,
-    load_run_splits,
-    load_surrogate,
-    require_same_data,
-)
-from cato.runs.settings import RunConfig
+from cato.runs.load import data_spec, load_run_splits, load_surrogate, require_same_data
 from cato.surrogate import Surrogate
 
 SAMPLES_AT_ONCE = 16
@@ -161,15 +155,14 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     data = splits.datasets[split]
     evaluation = evaluate(surrogate, data, train_mean(splits) if resolution is None else None)
     band = calibrate(run, surrogate, splits) if resolution is None else None
+    promise = None
     if band is not None and split == "test":
         errors = evaluation.solutions - data.targets
         promise = band.figures(errors, data.mask, run.problem.outputs)
-    else:
-        promise = None
     figures = {
         "benchmark": config.benchmark,
         "scale": config.scale,
-        "data": _data_words(config),
+        "data": config.data.file or ("published files" if config.data.original else "generated"),
         "model": config.model_name,
         "split": split,
         "shape": list(splits.problem.shape),
@@ -182,12 +175,6 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     path = run.folder / f"evaluation{suffix}.json"
     write_json(path, figures)
     return EvaluatedRun(figures, path, evaluation, surrogate, data)
-
-
-def _data_words(config: RunConfig) -> str:
-    if config.data.file is not None:
-        return config.data.file
-    return "generated" if config.data.original is None else "published files"
 
 
 def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, DataSpec | None]:

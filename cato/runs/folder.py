@@ -54,12 +54,10 @@ class Run:
 
     @property
     def source(self) -> Path:
-        """Folder of the files that the training wrote."""
         return self.pretrained or self.folder
 
     @property
     def checkpoints(self) -> Path:
-        """Folder of the checkpoints."""
         return self.source / "checkpoints"
 
     def log(self) -> list[dict[str, Any]]:

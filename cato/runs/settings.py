@@ -3,7 +3,7 @@
 Settings start from a recipe, a small TOML file per benchmark with a table for each scale. It holds
 only what differs from the defaults: `all.train` and `all.loss` for every model, `NAME.model`,
 `NAME.loss` and `NAME.train` for one. User data have a recipe too, which is then fitted to the size
-of the data (`cato.runs.user_settings`). Changes come last, and the result is validated once.
+of the data. Changes come last, and the result is validated once.
 """
 
 import shlex
@@ -14,14 +14,16 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
 from annotated_types import Ge
 
 from cato.benchmarks import get_benchmark
 from cato.config import Axes, Count, NonNegative, Positive, from_dict, to_dict
+from cato.data.dataset import Dataset
 from cato.errors import InputError
 from cato.models.registry import default_model, model_entry
-from cato.physics import LossConfig
-from cato.runs.user_settings import fit_recipe
+from cato.physics import LossConfig, gradient_rms, inverse_metric
+from cato.progress import note
 from cato.user_data.naming import Naming
 from cato.user_data.read import UserData, is_user_data, open_user_data
 
@@ -29,12 +31,18 @@ Seed = Annotated[int, Ge(0)]
 USER_DATA = "user"
 """Stands for the benchmark in settings of runs on user data; \"own\" in version 0.1."""
 GROUPS = ("model", "data", "loss", "train")
-"""The groups of settings."""
 FITTED = (
     *("train.minutes", "train.batch_size", "train.frames_per_step", "train.optimizer"),
     *("model.width", "loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
 )
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
+MANY_NODES = 2**14
+"""Meshes with more nodes get a small model of half the width."""
+NODES_PER_BATCH = 2**14
+"""Maximum nodes per batch of more than one sample."""
+STEPS_PER_EPOCH = 20
+"""Minimum steps per epoch, if there are that many samples."""
+GRADIENT_TERMS = ("gradient", "flux", "consistency", "gdl")
 
 
 @dataclass(frozen=True)
@@ -66,7 +74,6 @@ class DataConfig:
 
     @property
     def naming(self) -> Naming:
-        """The fields of `file`."""
         return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
 
     def open_file(self) -> UserData:
@@ -135,7 +142,6 @@ class RunConfig:
     train: TrainConfig = field(default_factory=TrainConfig)
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON-ready values."""
         return to_dict(self)
 
 
@@ -148,13 +154,13 @@ def run_config(values: Mapping[str, Any], where: str) -> RunConfig:
     missing = {"benchmark", "scale", "model_name"} - set(values)
     if unknown or missing:
         raise InputError(f"{where}: unknown settings {sorted(unknown)}, missing {sorted(missing)}")
-    parts = {
-        "model": model_entry(values["model_name"]).config,
-        "data": DataConfig,
-        "loss": LossConfig,
-        "train": TrainConfig,
-    }
-    for name, cls in parts.items():
+    classes: tuple[Any, ...] = (
+        model_entry(values["model_name"]).config,
+        DataConfig,
+        LossConfig,
+        TrainConfig,
+    )
+    for name, cls in zip(GROUPS, classes, strict=True):
         values[name] = from_dict(cls, values.get(name, {}), where, name)
     config = RunConfig(**values)
     _require_consistent(config.data, config.benchmark, where)
@@ -238,6 +244,53 @@ def read_recipe(benchmark: str, scale: str, model_name: str) -> dict[str, Any]:
     common, special = table[scale].get("all", {}), table[scale].get(model_name, {})
     groups = {name: common.get(name, {}) | special.get(name, {}) for name in GROUPS}
     return {"benchmark": benchmark, "scale": scale, "model_name": model_name, **groups}
+
+
+def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
+    """Changes to the recipe for user data, all plain values, that the training samples ask for.
+
+    Large meshes get a narrower model and smaller batches, so that the recipe's minutes still allow
+    hundreds of steps. Problems in time learn one frame of each sample per step. The loss has
+    gradient terms only if the problem is steady and the mesh has gradients.
+    """
+    problem, scale = train.problem, recipe["scale"]
+    changes: dict[str, Any] = {}
+    if LossConfig(**recipe["loss"]).needs_metric and (why := why_no_gradients(train)):
+        if problem.geometry != "cloud" and problem.time == "steady":
+            note(f"no gradient terms in the loss: {why}")
+        changes["loss"] = dict.fromkeys(GRADIENT_TERMS, 0.0)
+    if scale == "paper":
+        return changes
+    settings = recipe["train"]
+    largest = min(len(train) // STEPS_PER_EPOCH, NODES_PER_BATCH // problem.num_nodes)
+    changes["train"] = {
+        "batch_size": max(1, min(settings["batch_size"], largest)),
+        "frames_per_step": None if problem.time == "steady" else 1,
+    }
+    if scale == "small" and problem.num_nodes > MANY_NODES:
+        width = recipe["model"].get("width", model_entry(recipe["model_name"]).config.width)
+        changes["model"] = {"width": width // 2}
+    if settings.get("optimizer") == "muon" and not hasattr(torch.optim, "Muon"):
+        note("this PyTorch has no Muon (added in 2.9): using AdamW")
+        changes["train"]["optimizer"] = "adamw"
+    return changes
+
+
+def why_no_gradients(train: Dataset) -> str:
+    """Why the loss has no gradient terms on these data; empty if it has them."""
+    problem = train.problem
+    if problem.geometry == "cloud":
+        return "a cloud has no mesh to take gradients on"
+    if problem.time != "steady":
+        return "the recipe has none for problems in time"
+    try:
+        metric = inverse_metric(train.coords, problem.shape, problem.periodic, problem.period)
+    except InputError as error:
+        return str(error)
+    sizes = gradient_rms(train.targets, metric, problem.shape, problem.periodic)
+    if not ((sizes > 0) & sizes.isfinite()).all():
+        return "an output is constant over the mesh"
+    return ""
 
 
 def _merged(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

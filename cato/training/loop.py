@@ -11,7 +11,7 @@ import time
 from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from types import FrameType
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from cato.runs.folder import Run
 from cato.runs.settings import RunConfig
 from cato.surrogate import Frame, Surrogate, frame_to_learn
 from cato.training.journal import Journal
-from cato.training.optim import build_optimizers, one_cycle, set_cycle
+from cato.training.optim import build_optimizers, set_cycle
 from cato.training.snapshot import capture, restore
 
 CALIBRATION_SECONDS = 4.0
@@ -47,17 +47,13 @@ def new_model(config: RunConfig, problem: Problem) -> Operator:
     return build_model(config.model_name, config.model, problem)
 
 
-class Prepared(NamedTuple):
-    """A surrogate before its first step."""
+def prepare(
+    config: RunConfig, train_set: Dataset, model: Operator
+) -> tuple[Surrogate, PhysicalLoss, Tensor | None]:
+    """The surrogate before its first step, its loss, and the inverse metric if the loss needs it.
 
-    surrogate: Surrogate
-    loss: PhysicalLoss
-    metric: Tensor | None
-    """Inverse metric of the training meshes, if the loss needs it."""
-
-
-def prepare(config: RunConfig, train_set: Dataset, model: Operator) -> Prepared:
-    """Fit normalisation and gradient scale on the training samples."""
+    Normalisation and gradient scale are fitted on the training samples.
+    """
     problem = train_set.problem
     metric, scale = None, None
     if config.loss.needs_metric and problem.geometry != "cloud":
@@ -72,7 +68,7 @@ def prepare(config: RunConfig, train_set: Dataset, model: Operator) -> Prepared:
     surrogate = Surrogate(
         model, Normaliser.fit(train_set), scale, coords, has_flux=config.loss.needs_flux
     )
-    return Prepared(surrogate, loss, metric)
+    return surrogate, loss, metric
 
 
 class StopRequest:
@@ -144,7 +140,6 @@ class Training:
 
     @property
     def is_finished(self) -> bool:
-        """Whether all planned steps are done."""
         return self.state.step >= self.state.num_steps
 
     def fit(self) -> bool:
@@ -156,7 +151,7 @@ class Training:
             Journal(self.run, epoch_start, active=self.fabric.is_global_zero) as journal,
             progress_bar(f"training {self.run.config.model_name}", state.num_steps) as bar,
         ):
-            last_saved = time.monotonic()
+            save_next = time.monotonic() + 60 * self.config.checkpoint_minutes
             while state.step < state.num_steps:
                 began = time.monotonic()
                 try:
@@ -170,10 +165,10 @@ class Training:
                 finished = state.step == state.num_steps
                 if finished or state.step % self.steps_per_epoch == 0:
                     self.end_epoch(journal)
-                elif not stopping and time.monotonic() < last_saved + self._patience:
+                elif not stopping and time.monotonic() < save_next:
                     continue
                 self.save("last")
-                last_saved = time.monotonic()
+                save_next = time.monotonic() + 60 * self.config.checkpoint_minutes
                 if stopping and not finished:
                     return False
         return True
@@ -181,7 +176,7 @@ class Training:
     def step(self, stop_requested: bool = False) -> bool:
         """One optimiser step; returns whether any process got a stop signal."""
         indices = self._batch_indices(self.state.step)
-        set_cycle(self.raw_optimizers, one_cycle(self.state.step, self.state.num_steps))
+        set_cycle(self.raw_optimizers, self.state.step, self.state.num_steps)
         sums = self._accumulate_gradients(indices)
         *means, stopping = self._over_processes(
             torch.tensor([*sums.values(), float(stop_requested)])
@@ -260,17 +255,16 @@ class Training:
             state.best_error, state.best_step = error, state.step
             self.save("best")
         means = {name: total / state.num_summed for name, total in state.sums.items()}
-        journal.write(
-            {
-                "epoch": state.step / self.steps_per_epoch,
-                "step": state.step,
-                **means,
-                "validation": error,
-                "learning_rate": self.raw_optimizers[0].param_groups[0]["lr"],
-                "samples_per_second": journal.rate,
-                "seconds": round(state.seconds, 3),
-            }
-        )
+        line = {
+            "epoch": state.step / self.steps_per_epoch,
+            "step": state.step,
+            **means,
+            "validation": error,
+            "learning_rate": self.raw_optimizers[0].param_groups[0]["lr"],
+            "samples_per_second": journal.rate,
+            "seconds": round(state.seconds, 3),
+        }
+        journal.write(line)
         state.sums, state.num_summed = {}, 0
 
     def validate(self) -> float:
@@ -330,10 +324,6 @@ class Training:
             self._order = (epoch, torch.randperm(len(self.train_set), generator=generator))
         size = self.config.batch_size
         return self._order[1][batch * size : (batch + 1) * size]
-
-    @property
-    def _patience(self) -> float:
-        return 60 * self.config.checkpoint_minutes
 
     def _over_processes(self, values: Tensor) -> list[float]:
         """Mean over all processes."""

@@ -8,7 +8,6 @@ down to 1/250000 of it. AdamW's first momentum runs the other way, 0.95 → 0.85
 defaults of PyTorch's `OneCycleLR`, which the public codes of this field use (a test compares both).
 """
 
-from dataclasses import dataclass
 from math import cos, pi
 
 import torch
@@ -59,25 +58,15 @@ def build_optimizers(model: Operator, config: TrainConfig) -> list[Optimizer]:
     return optimizers
 
 
-@dataclass(frozen=True)
-class CyclePoint:
-    """The cycle at one step."""
-
-    rate: float
-    """Learning rate in units of its peak."""
-    momentum: float
-    """First momentum β₁ of AdamW."""
-
-
-def one_cycle(step: int, num_steps: int) -> CyclePoint:
-    """The cycle at step 0 … num_steps − 1."""
+def one_cycle(step: int, num_steps: int) -> tuple[float, float]:
+    """Learning rate in units of its peak, and AdamW's β₁, at step 0 … num_steps − 1."""
     peak = WARM_UP * num_steps - 1
     last = num_steps - 1
     if step <= peak:
         s = step / peak
-        return CyclePoint(_cosine(START, 1.0, s), _cosine(HIGH_MOMENTUM, LOW_MOMENTUM, s))
+        return _cosine(START, 1.0, s), _cosine(HIGH_MOMENTUM, LOW_MOMENTUM, s)
     s = (step - peak) / (last - peak)
-    return CyclePoint(_cosine(1.0, END, s), _cosine(LOW_MOMENTUM, HIGH_MOMENTUM, s))
+    return _cosine(1.0, END, s), _cosine(LOW_MOMENTUM, HIGH_MOMENTUM, s)
 
 
 def _cosine(start: float, end: float, s: float) -> float:
@@ -85,10 +74,11 @@ def _cosine(start: float, end: float, s: float) -> float:
     return end + (start - end) * (1 + cos(pi * s)) / 2
 
 
-def set_cycle(optimizers: list[Optimizer], point: CyclePoint) -> None:
-    """Set the learning rates and momenta of the schedule."""
+def set_cycle(optimizers: list[Optimizer], step: int, num_steps: int) -> None:
+    """Set the learning rates and momenta of a step."""
+    rate, momentum = one_cycle(step, num_steps)
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = point.rate * group["peak_lr"]
+            group["lr"] = rate * group["peak_lr"]
             if "betas" in group:
-                group["betas"] = (point.momentum, group["betas"][1])
+                group["betas"] = (momentum, group["betas"][1])

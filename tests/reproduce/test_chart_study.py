@@ -134,7 +134,7 @@ def test_untrained_is_what_the_training_began_with(done):
     root, _, _ = done
     run = open_run(root / "runs/darcy-smoke-cato-share0.34-seed0")
     splits = load_splits(run.config)
-    began = prepare(run.config, splits.train, new_model(run.config, run.problem)).surrogate
+    began, *_ = prepare(run.config, splits.train, new_model(run.config, run.problem))
     nodes = study.nodes_of(splits.test)
     found = through(study.untrained_chart(run, 0), nodes)[0]
     np.testing.assert_array_equal(found, through(began.model.chart, nodes)[0])
