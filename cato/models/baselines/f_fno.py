@@ -18,7 +18,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.layers.frames import GridConfig, GridOperator
+from cato.models.baselines.fno import FNOConfig
+from cato.models.layers.frames import GridOperator
 from cato.models.layers.mesh import smaller
 from cato.models.layers.spectral import cut, spectrum, synthesis
 from cato.models.shapes import Grid
@@ -26,11 +27,9 @@ from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class FFNOConfig(GridConfig):
+class FFNOConfig(FNOConfig):
     """Settings of F-FNO."""
 
-    depth: Count = 4
-    """Number of layers L."""
     modes: tuple[Count, Count] = (16, 16)
     """Frequencies kept along each axis, zero included."""
     mlp_ratio: Count = 4

@@ -27,7 +27,7 @@ class FNOConfig(GridConfig):
     """Settings of FNO."""
 
     depth: Count = 4
-    """Number of Fourier layers L."""
+    """Number of layers L."""
     modes: tuple[Count, Count] = (12, 12)
     """Frequencies kept along each axis, on either side of zero."""
 

@@ -163,7 +163,6 @@ class SpectralDecoder(nn.Module):
         return self.out(self.frame(h, self.transform, nodes).transpose(1, 2))
 
     def transform(self, h: Grid) -> Grid:
-        """The Fourier layers."""
         for layer in self.layers:
             h = F.silu(layer(h))
         return h
@@ -213,7 +212,6 @@ class Galerkin(PointOperator):
         return tuple(ceil_divide(size, self.config.downscale) for size in shape)
 
     def transform(self, h: Points, coords: Coords, mask: Mask) -> Points:
-        """The layers."""
         for layer in self.layers:
             h = layer(h, coords, mask)
         return h

@@ -21,8 +21,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count
-from cato.models.layers.frames import GridConfig, GridOperator
+from cato.models.baselines.fno import FNOConfig
+from cato.models.layers.frames import GridOperator
 from cato.models.layers.latent_grid import GeoConfig, unit_grid
 from cato.models.layers.nodewise import ChannelLinear
 from cato.models.layers.spectral import SpectralConv
@@ -31,15 +31,11 @@ from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class GeoFNOConfig(GridConfig):
+class GeoFNOConfig(FNOConfig):
     """Settings of GEO-FNO."""
 
     geo: GeoConfig = field(default_factory=lambda: GeoConfig(latent=(40, 40), code=32))
     """How point clouds are seen."""
-    depth: Count = 4
-    """Number of Fourier layers on the grid."""
-    modes: tuple[Count, Count] = (12, 12)
-    """Frequencies kept along each axis, on either side of zero."""
 
 
 class PlacedFourierLayer(nn.Module):

@@ -114,7 +114,6 @@ class LatentSpectral(nn.Module):
         return z.transpose(1, 2).flatten(2)
 
     def split(self, x: Float[Tensor, "P n C"]) -> Float[Tensor, "P M n c"]:
-        """Channels to heads."""
         return x.unflatten(-1, (self.heads, -1)).transpose(1, 2)
 
 

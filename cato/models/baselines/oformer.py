@@ -26,6 +26,7 @@ for a domain of that size. The encoding does not close over periodic seams.
 
 from dataclasses import dataclass
 from math import pi
+from typing import Any
 
 import torch
 from einops import rearrange
@@ -36,7 +37,7 @@ from torch.nn import functional as F
 from cato.config import Count, Positive
 from cato.errors import InputError
 from cato.models.contract import Nodes
-from cato.models.layers.attention import Rotation, galerkin_attention
+from cato.models.layers.attention import Rotation, TransformerBlock, galerkin_attention
 from cato.models.layers.frames import PointConfig, PointOperator
 from cato.models.layers.nodewise import MLP, time_embedding, unit_box
 from cato.models.shapes import Coords, Heads, Mask, Points
@@ -109,21 +110,16 @@ class RotaryAttention(nn.Module):
         return self.out(rearrange(z, "b m n c -> b n (m c)"))
 
 
-class EncoderLayer(nn.Module):
-    """Attention among the points and feed-forward network."""
+class EncoderLayer(TransformerBlock):
+    """Attention among the points and feed-forward network; what is added to is normed as well."""
 
     def __init__(self, config: OFormerConfig) -> None:
-        super().__init__()
         width = config.width
-        self.norm_attention = nn.LayerNorm(width)
-        self.attention = RotaryAttention(width, config.heads)
-        self.norm_mlp = nn.LayerNorm(width)
-        self.mlp = MLP(width, round(config.mlp_ratio * width), width)
+        super().__init__(width, RotaryAttention(width, config.heads), config.mlp_ratio)
 
-    def forward(self, h: Points, turn: Rotation, mask: Mask) -> Points:
-        """The two updates; what is added to is normed as well."""
+    def forward(self, h: Points, *context: Any) -> Points:
         h = self.norm_attention(h)
-        h = self.norm_mlp(h + self.attention(h, h, turn, mask))
+        h = self.norm_mlp(h + self.attention(h, h, *context))
         return h + self.mlp(h)
 
 
@@ -152,18 +148,15 @@ class Decoder(nn.Module):
         self.embed = MLP(width, width, width)
         self.attention = RotaryAttention(width, config.heads)
         self.mlp = MLP(width, round(config.mlp_ratio * width), width)
-        self.propagator = (
-            nn.Sequential(nn.LayerNorm(width), MLP(width, width, width))
-            if problem.time == "rollout"
-            else None
-        )
+        self.propagator = None
+        if problem.time == "rollout":
+            self.propagator = nn.Sequential(nn.LayerNorm(width), MLP(width, width, width))
         self.norm = nn.LayerNorm(width)
         self.out = MLP(width, width, problem.num_outputs)
 
     def forward(
         self, encoding: Points, coords: Coords, turn: Rotation, mask: Mask
     ) -> Float[Tensor, "B N C_out"]:
-        """Attend to the encoding, step in time for rollouts, read out."""
         h = self.embed(self.fourier(coords))
         h = h + self.attention(h, encoding, turn, mask)
         h = h + self.mlp(h)

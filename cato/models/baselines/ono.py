@@ -29,7 +29,7 @@ from torch.nn import functional as F
 
 from cato.config import Count, Positive
 from cato.models.contract import Nodes
-from cato.models.layers.attention import check_heads
+from cato.models.layers.attention import TransformerBlock, check_heads
 from cato.models.layers.frames import PointConfig, PointOperator
 from cato.models.layers.nodewise import MLP, start_small, time_embedding
 from cato.models.shapes import Mask, Points
@@ -109,7 +109,6 @@ class Whitening(nn.Module):
 
     @torch.no_grad()
     def remember(self, covariance: Float[Tensor, "E E"]) -> None:
-        """Update the running covariance."""
         self.num_batches += 1
         share = (1 / self.num_batches).clamp_min(1 - _MOMENTUM)
         self.covariance.lerp_(covariance.to(self.covariance.dtype), share)
@@ -122,28 +121,22 @@ def cholesky_factor(covariance: Float[Tensor, "E E"], rounding: float) -> Float[
     return torch.linalg.cholesky(covariance + size * identity)
 
 
-class ONOBlock(nn.Module):
+class ONOBlock(TransformerBlock):
     """One layer of ONO; `mix` is what f goes through at its end."""
 
     def __init__(self, config: ONOConfig, mix: nn.Module) -> None:
-        super().__init__()
         width = config.width
-        self.norm_attention = nn.LayerNorm(width)
-        self.attention = EfficientAttention(width, config.heads)
-        self.norm_mlp = nn.LayerNorm(width)
-        self.mlp = MLP(width, round(config.mlp_ratio * width), width)
+        super().__init__(width, EfficientAttention(width, config.heads), config.mlp_ratio)
         self.features = nn.Linear(width, config.num_features)
         self.whitening = Whitening(config.num_features)
         self.mu = nn.Parameter(torch.zeros(config.num_features))
         self.norm_mix = nn.LayerNorm(width)
         self.mix = mix
 
-    def forward(
+    def forward(  # type: ignore[override]
         self, x: Points, f: Points, weights: Float[Tensor, "#B N 1"], mask: Mask
     ) -> tuple[Points, Float[Tensor, "B N C_f"]]:
-        """Both streams after this layer."""
-        x = x + self.attention(self.norm_attention(x), mask)
-        x = x + self.mlp(self.norm_mlp(x))
+        x = super().forward(x, mask)
         psi = self.whitening(self.features(x), weights)
         f = f + (psi * F.softplus(self.mu)) @ ((weights * psi).mT @ f)
         return x, self.mix(self.norm_mix(f))

@@ -22,38 +22,31 @@ would have no effect. As published, the Fourier branch treats every axis as peri
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
 import torch
-from annotated_types import Ge
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count, Positive
+from cato.config import Count
 from cato.errors import InputError
+from cato.models.baselines.transolver import Skeleton, SkeletonConfig
 from cato.models.contract import Nodes
-from cato.models.layers.attention import TransformerBlock, linear_attention
-from cato.models.layers.frames import PointConfig, PointOperator
+from cato.models.layers.attention import linear_attention
 from cato.models.layers.mesh import Stencil
-from cato.models.layers.nodewise import MLP, ReferenceGrid, start_small, time_embedding
-from cato.models.shapes import Coords, Mask, Mesh, Periodic, Points, Shape
+from cato.models.shapes import Mesh, Periodic, Shape
 from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class SAOTConfig(PointConfig):
+class SAOTConfig(SkeletonConfig):
     """Settings of SAOT."""
 
     heads: Count = 8
     """Blocks of channels in the Fourier branch, and attention heads in the wavelet branch. Must
     divide the width, which on two mesh axes is also a multiple of 4."""
-    mlp_ratio: Positive = 1.0
-    """Hidden width of the block's MLP, in units of the width."""
-    reference_grid: Annotated[int, Ge(0)] = 0
-    """Nodes along each side of a grid on the unit square; its distances replace the coordinates.
-    0 keeps the coordinates."""
 
 
 def haar(x: Mesh) -> Float[Tensor, "B *half C2"]:
@@ -126,7 +119,6 @@ class ChannelNorm(nn.BatchNorm1d):
     """Batch norm of the last axis."""
 
     def forward(self, x: Float[Tensor, "*axes C"]) -> Float[Tensor, "*axes C"]:
-        """Normalise by the statistics of the batch in training, by running ones otherwise."""
         return super().forward(x.reshape(-1, x.shape[-1])).view(x.shape)
 
 
@@ -177,41 +169,32 @@ class SpectralAttention(nn.Module):
         self.wavelet = WaveletBranch(width, heads, num_axes, periodic)
         self.gate = nn.Linear(2 * width, width)
 
-    def forward(self, h: Mesh) -> Mesh:
+    def forward(self, h: Mesh, mask: None = None) -> Mesh:
         f, w = self.fourier(h), self.wavelet(h)
         gate = torch.sigmoid(self.gate(torch.cat((f, w), dim=-1)))
         return gate * f + (1 - gate) * w
 
 
-class SAOT(PointOperator):
+class SAOT(Skeleton):
     """Spectral Attention Operator Transformer."""
 
     title, family = "SAOT", "spectral attention"
-    two_axes: ClassVar = True
     reference = "Zhou et al., SAOT: An Enhanced Locality-Aware Spectral Transformer, AAAI 2026"
     permutation_equivariant: ClassVar = False
 
     def __init__(self, config: SAOTConfig, problem: Problem) -> None:
-        super().__init__(config, problem)
         width, heads, num_axes = config.width, config.heads, len(problem.shape)
         if width % heads or width % 2**num_axes:
             raise InputError(
                 f"width must be a multiple of heads and of {2**num_axes}, the wavelets of "
                 f"{num_axes} mesh axes; got {width} with {heads} heads"
             )
-        self.place = ReferenceGrid(config.reference_grid, problem.dimension)
-        self.lift = MLP(self.place.num_features + problem.num_inputs, 2 * width, width)
-        self.time = time_embedding(width, problem)
+        super().__init__(config, problem)
+
+    def attention(self) -> nn.Module:
+        config, problem = self.config, self.problem
         periodic = None if problem.geometry == "cloud" else problem.periodic
-        self.blocks = nn.ModuleList(
-            TransformerBlock(
-                width, SpectralAttention(width, heads, num_axes, periodic), config.mlp_ratio
-            )
-            for _ in range(config.depth)
-        )
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, problem.num_outputs)
-        self.apply(start_small)
+        return SpectralAttention(config.width, config.heads, len(problem.shape), periodic)
 
     def hide_padding(self, nodes: Nodes) -> Nodes:
         if nodes.mask is not None:
@@ -220,13 +203,3 @@ class SAOT(PointOperator):
                 "pass clouds of equal size without a mask, or choose another model"
             )
         return nodes
-
-    def positions(self, coords: Coords, mask: Mask) -> Float[Tensor, "B N F"]:
-        return self.place(coords)
-
-    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
-        if self.problem.geometry != "cloud":
-            h = h.unflatten(1, nodes.shape)
-        for block in self.blocks:
-            h = block(h)
-        return self.head(self.norm(h)).flatten(1, -2)

@@ -1,14 +1,9 @@
 """Transolver (Wu, Luo, Wang, Wang, Long: "Transolver: A Fast Transformer Solver for PDEs on General
 Geometries", ICML 2024).
 
-Lift to the width, L pre-norm blocks of physics attention, final norm, linear head:
-
-    h ← h + Physics-Attention(LN(h))
-    h ← h + MLP(LN(h))
-
-The attention is `SliceAttention`. Its two projections x and f are 3 × 3 convolutions on grids and
-meshes and linear maps on clouds. The public settings replace the coordinates by the distances to
-the nodes of an 8 × 8 grid on the unit square for Darcy and Navier–Stokes (`reference_grid`). Linear
+Lift to the width, L blocks h ← h + A(LN(h)), h ← h + MLP(LN(h)), final norm, linear head, with the
+physics attention A of `SliceAttention`. The public settings replace the coordinates by the
+distances to the nodes of an 8 × 8 grid on the unit square for Darcy and Navier–Stokes. Linear
 layers start from a normal distribution of deviation 0.02, cut at ±2, and without bias.
 
 Deviations: the convolutions wrap along periodic axes, where the public code pads with zeros; the
@@ -16,6 +11,7 @@ time embedding is the one of this library; the placeholder of a missing input fu
 where the problem has no input function.
 """
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
@@ -35,16 +31,22 @@ from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class TransolverConfig(PointConfig):
-    """Settings of Transolver."""
+class SkeletonConfig(PointConfig):
+    """Settings of all networks with Transolver's skeleton."""
 
-    slices: Count = 64
-    """Slices G per head."""
     mlp_ratio: Positive = 1.0
     """Hidden width of the block's MLP, in units of the width."""
     reference_grid: Annotated[int, Ge(0)] = 0
     """Nodes along each side of a grid on the unit square; its distances replace the coordinates.
     0 keeps the coordinates."""
+
+
+@dataclass(frozen=True)
+class TransolverConfig(SkeletonConfig):
+    """Settings of Transolver."""
+
+    slices: Count = 64
+    """Slices G per head."""
 
 
 class MeshSliceAttention(nn.Module):
@@ -61,27 +63,34 @@ class MeshSliceAttention(nn.Module):
         return self.attention(x, f).view_as(h)
 
 
-class Transolver(PointOperator):
-    """Transformer with physics attention."""
+class Skeleton(PointOperator):
+    """Lift, pre-norm blocks with the attention of the model, final norm, linear head.
 
-    title, family = "Transolver", "physics attention"
+    Where the problem has no input function, a learned placeholder can stand for it.
+    """
+
     two_axes: ClassVar = True
-    reference = "Wu et al., Transolver: A Fast Transformer Solver for PDEs, ICML 2024"
+    has_placeholder: ClassVar = False
 
-    def __init__(self, config: TransolverConfig, problem: Problem) -> None:
+    def __init__(self, config: SkeletonConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width = config.width
         self.place = ReferenceGrid(config.reference_grid, problem.dimension)
         self.lift = MLP(self.place.num_features + problem.num_inputs, 2 * width, width)
-        self.placeholder = None if problem.num_inputs else nn.Parameter(torch.rand(width) / width)
+        self.placeholder = None
+        if self.has_placeholder and not problem.num_inputs:
+            self.placeholder = nn.Parameter(torch.rand(width) / width)
         self.time = time_embedding(width, problem)
         self.blocks = nn.ModuleList(
-            TransformerBlock(width, slice_attention(config, problem), config.mlp_ratio)
-            for _ in range(config.depth)
+            TransformerBlock(width, self.attention(), config.mlp_ratio) for _ in range(config.depth)
         )
         self.norm = nn.LayerNorm(width)
         self.head = nn.Linear(width, problem.num_outputs)
         self.apply(start_small)
+
+    @abstractmethod
+    def attention(self) -> nn.Module:
+        """The attention of one block."""
 
     def positions(self, coords: Coords, mask: Mask) -> Float[Tensor, "B N F"]:
         return self.place(coords)
@@ -98,8 +107,15 @@ class Transolver(PointOperator):
         return self.head(self.norm(h)).flatten(1, -2)
 
 
-def slice_attention(config: TransolverConfig, problem: Problem) -> nn.Module:
-    """Physics attention for the geometry of the problem."""
-    if problem.geometry == "cloud":
-        return PointSliceAttention(config.width, config.heads, config.slices)
-    return MeshSliceAttention(config, problem.periodic)
+class Transolver(Skeleton):
+    """Transformer with physics attention."""
+
+    title, family = "Transolver", "physics attention"
+    reference = "Wu et al., Transolver: A Fast Transformer Solver for PDEs, ICML 2024"
+    has_placeholder: ClassVar = True
+
+    def attention(self) -> nn.Module:
+        config, problem = self.config, self.problem
+        if problem.geometry == "cloud":
+            return PointSliceAttention(config.width, config.heads, config.slices)
+        return MeshSliceAttention(config, problem.periodic)

@@ -21,7 +21,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.layers.frames import GridConfig, GridOperator
+from cato.models.baselines.fno import FNOConfig
+from cato.models.layers.frames import GridOperator
 from cato.models.layers.mesh import Stencil
 from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Grid, Periodic, Shape
@@ -32,15 +33,13 @@ _SLOPE = 0.1
 
 
 @dataclass(frozen=True)
-class UFNOConfig(GridConfig):
+class UFNOConfig(FNOConfig):
     """Settings of U-FNO."""
 
     depth: Count = 3
     """Number of Fourier layers."""
     u_depth: Count = 3
     """Number of U-Fourier layers that follow."""
-    modes: tuple[Count, Count] = (12, 12)
-    """Frequencies kept along each axis, on either side of zero."""
 
 
 class Convolution(nn.Module):
@@ -67,7 +66,6 @@ class Expansion(nn.Module):
         self.convolve = nn.ConvTranspose2d(num_in, num_out, 4, 2, padding)
 
     def forward(self, x: Float[Tensor, "B C_in h w"], skip: Grid) -> Float[Tensor, "B C_out H W"]:
-        """Twice as many nodes, less one where the skip has an odd number."""
         x = F.pad(x, self.wrap, mode="circular") if any(self.wrap) else x
         x = self.convolve(x)[..., : skip.shape[2], : skip.shape[3]]
         return torch.cat((skip, F.leaky_relu(x, _SLOPE)), dim=1)

@@ -55,7 +55,6 @@ class OperatorBlock(nn.Module):
     def forward(
         self, x: Float[Tensor, "B C_in H W"], shape: Shape
     ) -> Float[Tensor, "B C_out H2 W2"]:
-        """Apply it; the result lives on a mesh of the given shape."""
         return F.gelu(self.spectral(x, shape) + resample(self.pointwise(x), shape))
 
 

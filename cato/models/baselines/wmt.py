@@ -28,7 +28,8 @@ from torch.nn import functional as F
 
 from cato.config import Count, Fraction
 from cato.errors import InputError
-from cato.models.layers.frames import GridConfig, GridOperator
+from cato.models.baselines.fno import FNOConfig
+from cato.models.layers.frames import GridOperator
 from cato.models.layers.latent_grid import GeoConfig
 from cato.models.layers.mesh import Stencil
 from cato.models.layers.nodewise import ChannelLinear
@@ -38,7 +39,7 @@ from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class WMTConfig(GridConfig):
+class WMTConfig(FNOConfig):
     """Settings of WMT."""
 
     width: Count = 36
@@ -47,10 +48,6 @@ class WMTConfig(GridConfig):
     """Zeros after the end of every axis that is not periodic, before it is made a power of two."""
     geo: GeoConfig = field(default_factory=lambda: GeoConfig(latent=(64, 64)))
     """How point clouds are seen; the latent grid should have powers of two."""
-    depth: Count = 4
-    """Number of layers L."""
-    modes: tuple[Count, Count] = (12, 12)
-    """Frequencies that A keeps along each axis, on either side of zero."""
     polynomials: Count = 3
     """Legendre polynomials k along each axis of a cell."""
 

@@ -95,7 +95,6 @@ class LocalOperator(nn.Module):
         self.out = nn.Linear(2 * width, width)
 
     def forward(self, h: Points, graph: Graph) -> Points:
-        """L_pc of the normed state."""
         delta = self.delta(h)
         centre = self.centre(h) - delta
         edges = gather_neighbours(delta, graph.neighbours) + self.geometry(graph.edges)

@@ -159,25 +159,16 @@ class GeoFrame(nn.Module):
 
     def forward(self, h: Signal, network: Callable[[Grid], Grid], nodes: Nodes) -> Signal:
         """Points to latent grid, network, latent grid to points."""
-        mask = nodes.mask
+        latent, kept, mask = self.config.latent, self.kept, nodes.mask
         place = unit_box(nodes.coords, mask)
         # Angles up to 2π·modes need all their digits, also inside autocast.
         with torch.autocast(h.device.type, enabled=False):
             place = place.to(self.from_points.weight.dtype)
             basis = fourier_basis(self.deformation(place, mask), self.config.modes)
-        x = network(F.gelu(self.encode(h, basis, mask)))
-        return self.decode(x, basis) + self.from_place(place.transpose(1, 2))
-
-    def encode(self, h: Signal, basis: Basis, mask: Mask) -> Grid:
-        """From the points to the latent grid."""
-        latent, kept = self.config.latent, self.kept
-        with torch.autocast(h.device.type, enabled=False):
             z = self.from_points.multiply(nonuniform_spectrum(h, basis, kept, mask), kept)
-            grid = unit_grid(latent, basis)
-            return synthesis(z, kept, latent) + self.from_grid(grid)
-
-    def decode(self, x: Grid, basis: Basis) -> Signal:
-        """From the latent grid to the points."""
-        with torch.autocast(x.device.type, enabled=False):
-            z = self.to_points.multiply(spectrum(x.to(basis.dtype), self.kept), self.kept)
-            return nonuniform_synthesis(z, basis)
+            x = synthesis(z, kept, latent) + self.from_grid(unit_grid(latent, basis))
+        x = network(F.gelu(x))
+        with torch.autocast(h.device.type, enabled=False):
+            z = self.to_points.multiply(spectrum(x.to(basis.dtype), kept), kept)
+            h = nonuniform_synthesis(z, basis)
+        return h + self.from_place(place.transpose(1, 2))
