@@ -79,14 +79,10 @@ def axial_attention(
     heads: int,
     axes: Sequence[int] | None = None,
 ) -> Float[Tensor, "B *mesh axes_C"]:
-    """Attention along several mesh axes, side by side.
+    """Attention along mesh `axes`, all by default, side by side.
 
-    Args:
-        qkv: q, k and v of C channels each, once for all axes or once per axis; head m owns channels
-            m C / heads to (m + 1) C / heads of each.
-        turns: For every axis the rotations (cos, sin) of a head's pairs of channels.
-        heads: Number of heads.
-        axes: The mesh axes; all by default.
+    `qkv` holds q, k and v of C channels each, once for all axes or once per axis; head m owns
+    channels m C / heads to (m + 1) C / heads of each. `turns` has one rotation per axis.
     """
     axes = tuple(range(len(turns)) if axes is None else axes)
     # The kernels do not check sizes and types.
@@ -99,7 +95,6 @@ class LineAttention(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, heads: int, axes: tuple[int, ...], qkv: Tensor, *turns: Tensor) -> Tensor:
-        """Attend along every axis."""
         bundles = lines_of_axes(qkv, turns, heads, axes)
         out = qkv.new_empty(*qkv.shape[:-1], len(axes) * heads * turns[0].shape[-1])
         statistics = [qkv.new_empty(lines.number, heads, 2, lines.length) for lines in bundles]

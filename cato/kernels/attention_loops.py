@@ -36,23 +36,14 @@ BLOCK = 64
 
 
 class Lines(NamedTuple):
-    """The lines of one mesh axis and the channels they use.
+    """The lines of one mesh axis and the channels they use."""
 
-    Attributes:
-        number: How many lines.
-        length: Nodes per line.
-        stride: Nodes of the mesh from one node of a line to the next.
-        heads: Attention heads.
-        first_input: Channel of `qkv` where q, k and v of this axis begin.
-        first_output: Channel of the result where this axis begins.
-    """
-
-    number: int
-    length: int
-    stride: int
-    heads: int
-    first_input: int
-    first_output: int
+    number: int  # How many lines.
+    length: int  # Nodes per line.
+    stride: int  # Nodes of the mesh from one node of a line to the next.
+    heads: int  # Attention heads.
+    first_input: int  # Channel of `qkv` where q, k and v of this axis begin.
+    first_output: int  # Channel of the result where this axis begins.
 
 
 @njit(nogil=True)
@@ -199,11 +190,8 @@ def scatter_gradients(lines, start, qkv, turns, dq, dk, dv, grad_qkv, grad_turns
             grad_rotation = filled(0.0)
             for head in range(lines.heads):
                 channel = lines.first_input + head * size + d
-                at_q, at_k, at_v = (
-                    (node, channel),
-                    (node, channel + width),
-                    (node, channel + 2 * width),
-                )
+                at_q, at_k = (node, channel), (node, channel + width)
+                at_v = node, channel + 2 * width
                 grad_q = load(dq, (head, i, d), LANES) * scale_q
                 grad_k = load(dk, (head, i, d), LANES) * scale_k
                 grad_rotation = grad_rotation + turn_back(load(qkv, at_q, count), grad_q)

@@ -39,12 +39,8 @@ def nearest_neighbours(
     """The K = min(`num_neighbours`, N) points nearest to each point, itself first.
 
     A point counts as its own neighbour, so that no neighbourhood is empty, however small the cloud.
-
-    Args:
-        coords: Node positions.
-        num_neighbours: How many to look for.
-        period: For each coordinate, the length after which it repeats, or None.
-        mask: False marks padding, which is a neighbour of itself only.
+    `period` is the length after which each coordinate repeats, or None. Padding, marked by False in
+    the mask, is a neighbour of itself only.
 
     Returns:
         Indices of the neighbours, and where there was none because the cloud has fewer points. The

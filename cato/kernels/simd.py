@@ -35,9 +35,6 @@ FUSE = ("contract",)
 class Vector(types.Type):
     """Numba's type of a vector."""
 
-    def __init__(self):
-        super().__init__(name=f"Vector{LANES}")
-
 
 @register_model(Vector)
 class VectorModel(models.PrimitiveModel):
@@ -47,7 +44,7 @@ class VectorModel(models.PrimitiveModel):
         super().__init__(manager, kind, VECTOR)
 
 
-vector = Vector()
+vector = Vector(name=f"Vector{LANES}")
 
 
 # Arithmetic: functions of an LLVM builder and vectors, made callable from compiled code

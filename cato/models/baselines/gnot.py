@@ -1,9 +1,7 @@
 """GNOT: Hao et al., "GNOT: A General Neural Operator Transformer for Operator Learning", ICML 2023.
 
-Query points attend to the input functions, of which there is one here: its points carry [x, a(x)].
-As in the authors' data for regular grids the queries carry [x, a(x)] too, since they are the same
-points; where the problem has no input channel both carry the coordinates alone. Per block, with z
-the embedded input function:
+Query points attend to the input function. Both carry [x, a(x)], as in the authors' data for regular
+grids, since they are the same points. Per block, with z the embedded input function:
 
     h ← h + W_o A(LN(h), LN(z))                   cross-attention
     h ← h + LN(Σ_e g_e(x) E_e(h))                 mixture of feed-forward experts E_e
@@ -21,7 +19,6 @@ average anyway; embeddings and head have two layers. The attention ignores perio
 
 from dataclasses import dataclass
 
-import torch
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -80,7 +77,7 @@ class Mixture(nn.Module):
         return self.out((x * gates[..., None]).flatten(-2))
 
 
-class Gates(nn.Module):
+class Gates(nn.Sequential):
     """g = softmax(G(x)), with a perceptron G of three layers."""
 
     def __init__(self, dimension: int, hidden: int, num_experts: int) -> None:
@@ -88,9 +85,7 @@ class Gates(nn.Module):
         self.scores = nn.Sequential(
             nn.Linear(dimension, hidden), nn.GELU(), MLP(hidden, hidden, num_experts)
         )
-
-    def forward(self, coords: Coords) -> Float[Tensor, "B N experts"]:
-        return torch.softmax(self.scores(coords), dim=-1)
+        self.softmax = nn.Softmax(dim=-1)
 
 
 class GNOTBlock(nn.Module):

@@ -14,6 +14,7 @@ cropped to the size of the skip; on periodic axes the convolutions wrap.
 """
 
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -42,16 +43,14 @@ class UFNOConfig(FNOConfig):
     """Number of U-Fourier layers that follow."""
 
 
-class Convolution(nn.Module):
+class Convolution(nn.Sequential):
     """3 × 3 convolution, batch norm, LeakyReLU; a stride of 2 halves the mesh, rounding up."""
 
     def __init__(self, width: int, periodic: Periodic, stride: int = 1) -> None:
         super().__init__()
         self.convolve = Stencil(width, width, periodic, bias=False, stride=stride)
         self.norm = nn.BatchNorm2d(width)
-
-    def forward(self, x: Grid) -> Float[Tensor, "B C H2 W2"]:
-        return F.leaky_relu(self.norm(self.convolve(x)), _SLOPE)
+        self.activation = nn.LeakyReLU(_SLOPE)
 
 
 class Expansion(nn.Module):
@@ -76,13 +75,9 @@ class UNet(nn.Module):
 
     def __init__(self, width: int, periodic: Periodic) -> None:
         super().__init__()
-        self.down = nn.ModuleList(
-            (
-                Convolution(width, periodic, stride=2),
-                nn.Sequential(Convolution(width, periodic, stride=2), Convolution(width, periodic)),
-                nn.Sequential(Convolution(width, periodic, stride=2), Convolution(width, periodic)),
-            )
-        )
+        halve = partial(Convolution, width, periodic, stride=2)
+        coarser = (nn.Sequential(halve(), Convolution(width, periodic)) for _ in range(2))
+        self.down = nn.ModuleList([halve(), *coarser])
         self.up = nn.ModuleList(
             Expansion(n, width, periodic) for n in (width, 2 * width, 2 * width)
         )

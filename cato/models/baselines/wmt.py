@@ -119,16 +119,14 @@ class SpectralKernel(nn.Module):
         return self.out(F.relu(torch.cat([conv(part) for conv, part in parts], dim=1)))
 
 
-class LocalKernel(nn.Module):
+class LocalKernel(nn.Sequential):
     """B or C: a 3 × 3 convolution, ReLU, a linear map."""
 
     def __init__(self, num_in: int, width: int, num_out: int, periodic: Periodic) -> None:
         super().__init__()
         self.stencil = Stencil(num_in, width, periodic)
+        self.activation = nn.ReLU()
         self.out = ChannelLinear(width, num_out)
-
-    def forward(self, x: Float[Tensor, "B C_in H W"]) -> Float[Tensor, "B C_out H W"]:
-        return self.out(F.relu(self.stencil(x)))
 
 
 class MultiwaveletLayer(nn.Module):

@@ -26,13 +26,9 @@ class LocalOperator(nn.Module):
     def __init__(self, width: int, kernel: int, periodic: Sequence[bool]) -> None:
         super().__init__()
         reach = kernel // 2
-        self.depthwise = _CONVOLUTIONS[len(periodic)](
-            width,
-            width,
-            kernel,
-            padding=tuple(0 if wraps else reach for wraps in periodic),
-            groups=width,
-        )
+        padding = tuple(0 if wraps else reach for wraps in periodic)
+        convolution = _CONVOLUTIONS[len(periodic)]
+        self.depthwise = convolution(width, width, kernel, padding=padding, groups=width)
         self.pointwise = nn.Linear(width, width)
         # F.pad counts axes from the last to the first, two numbers each.
         self.wrap = [n for wraps in reversed(periodic) for n in 2 * [reach if wraps else 0]]
@@ -45,14 +41,7 @@ class LocalOperator(nn.Module):
 
 
 class CatoBlock(nn.Module):
-    """One layer of CATO.
-
-    Args:
-        norms: LN before the attention and before the MLP; identities in the paper's theory.
-        attention: A.
-        local: L, or None to leave it out.
-        mlp: MLP.
-    """
+    """One layer of CATO; the norms are identities in the paper's theory, `local` None omits L."""
 
     def __init__(
         self,
@@ -68,7 +57,6 @@ class CatoBlock(nn.Module):
         self.mlp = mlp
 
     def forward(self, h: Mesh, turns: Sequence[Turn]) -> Mesh:
-        """The two residual updates; `turns` are the rotations by the chart coordinates ζ."""
         normed = self.norm_attention(h)
         h = h + self.attention(normed, turns) + (self.local(normed) if self.local else 0)
         return h + self.mlp(self.norm_mlp(h))

@@ -33,6 +33,7 @@ from cato.kernels.neighbours import gather_neighbours, nearest_neighbours, wrap
 from cato.models.cato.chart import Chart, ChartKind
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.attention import PointSliceAttention
+from cato.models.layers.frames import PointConfig
 from cato.models.layers.nodewise import MLP, time_embedding
 from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
@@ -42,15 +43,9 @@ _EDGE_WIDTH = 32
 
 
 @dataclass(frozen=True)
-class CatoPCConfig:
+class CatoPCConfig(PointConfig):
     """Settings of CATO-PC."""
 
-    width: Count = 64
-    """Channels C of the hidden state."""
-    depth: Count = 4
-    """Number of blocks L."""
-    heads: Count = 4
-    """Attention heads M; must divide the width."""
     mlp_ratio: Positive = 2.0
     """Hidden width of the block's MLP, in units of the width."""
     neighbours: Count = 16

@@ -22,19 +22,16 @@ from cato.models.cato.attention import AxialAttention, Turn, frequencies, rotati
 from cato.models.cato.block import CatoBlock, LocalOperator
 from cato.models.cato.chart import Chart, ChartKind
 from cato.models.contract import Nodes, Operator, Prediction
+from cato.models.layers.frames import PointConfig
 from cato.models.layers.nodewise import MLP, time_embedding
 from cato.models.shapes import Coords, Shape
 from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class CatoConfig:
+class CatoConfig(PointConfig):
     """Settings of CATO."""
 
-    width: Count = 64
-    """Channels C of the hidden state."""
-    depth: Count = 4
-    """Number of blocks L."""
     heads: Count = 4
     """Attention heads M; width must be a multiple of twice this."""
     mlp_ratio: Positive = 2.0
@@ -98,9 +95,8 @@ class Cato(Operator):
         self.norm = norm()
         self.solution_head = nn.Linear(width, problem.num_outputs)
         self.flux_head = nn.Linear(width, problem.num_outputs * problem.dimension)
-        self.register_buffer(
-            "omega", frequencies(width // config.heads, config.rotary_base), persistent=False
-        )
+        omega = frequencies(width // config.heads, config.rotary_base)
+        self.register_buffer("omega", omega, persistent=False)
         scale = torch.tensor(config.rotary_scale)
         if config.learn_rotary_scale:
             self.rotary_scale = nn.Parameter(scale)

@@ -40,16 +40,14 @@ class ChannelLinear(nn.Linear):
         return (y if self.bias is None else y + self.bias[:, None]).unflatten(2, x.shape[2:])
 
 
-class ChannelMLP(nn.Module):
+class ChannelMLP(nn.Sequential):
     """W₂ GELU(W₁ x + b₁) + b₂ of channels-first features."""
 
     def __init__(self, num_in: int, hidden: int, num_out: int) -> None:
         super().__init__()
         self.hidden = ChannelLinear(num_in, hidden)
+        self.activation = nn.GELU()
         self.out = ChannelLinear(hidden, num_out)
-
-    def forward(self, x: Float[Tensor, "B C_in *S"]) -> Float[Tensor, "B C_out *S"]:
-        return self.out(F.gelu(self.hidden(x)))
 
 
 def start_small(module: nn.Module) -> None:
