@@ -88,13 +88,7 @@ def grid_models() -> tuple[str, ...]:
 
 
 def build_model(name: str, config: Any, problem: Problem) -> Operator:
-    """A freshly initialised model, sized by the problem.
-
-    Args:
-        name: A key of `MODELS`.
-        config: An instance of that model's config class.
-        problem: The problem to learn.
-    """
+    """A freshly initialised model with an instance of its config class, sized by the problem."""
     entry = model_entry(name)
     if not isinstance(config, entry.config):
         raise InputError(

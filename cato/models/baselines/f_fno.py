@@ -18,8 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.baselines.fno import FNOConfig
-from cato.models.layers.frames import GridOperator
+from cato.models.layers.frames import FourierConfig, GridOperator
 from cato.models.layers.mesh import smaller
 from cato.models.layers.spectral import cut, spectrum, synthesis
 from cato.models.shapes import Grid
@@ -27,7 +26,7 @@ from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class FFNOConfig(FNOConfig):
+class FFNOConfig(FourierConfig):
     """Settings of F-FNO."""
 
     modes: tuple[Count, Count] = (16, 16)

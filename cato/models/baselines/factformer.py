@@ -84,12 +84,8 @@ class AxisKernel(nn.Module):
 def apply_kernels(
     kernels: Sequence[Tensor], v: Float[Tensor, "B M *mesh c"]
 ) -> Float[Tensor, "B M *mesh c"]:
-    """(κ_1 ⊗ … ⊗ κ_D) v, one axis after the other.
-
-    Every step contracts the first mesh axis and moves it to the end: after D steps all are
-    in their places again.
-    """
-    for kernel in kernels:
+    """(κ_1 ⊗ … ⊗ κ_D) v, one axis after the other."""
+    for kernel in kernels:  # contracts the first mesh axis and moves it to the end
         rest = v.shape[3:]
         v = (kernel @ v.flatten(3)).unflatten(3, rest).movedim(2, -2)
     return v

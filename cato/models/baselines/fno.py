@@ -15,21 +15,15 @@ from dataclasses import dataclass
 from torch import nn
 from torch.nn import functional as F
 
-from cato.config import Count
-from cato.models.layers.frames import GridConfig, GridOperator
+from cato.models.layers.frames import FourierConfig, GridOperator
 from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Grid
 from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class FNOConfig(GridConfig):
+class FNOConfig(FourierConfig):
     """Settings of FNO."""
-
-    depth: Count = 4
-    """Number of layers L."""
-    modes: tuple[Count, Count] = (12, 12)
-    """Frequencies kept along each axis, on either side of zero."""
 
 
 class FNO(GridOperator):

@@ -5,10 +5,8 @@ Fourier layers on a computational grid whose unit coordinates ξ enter every lay
 
     h ← σ(K h + W h + b(ξ)),     b linear,  σ = GELU except after the last.
 
-On meshes the computational grid is the mesh itself and the physical positions are lifted with the
-inputs. On point clouds it is the latent grid of `latent_grid`: a learned deformation,
-with a code of the cloud's shape, one Fourier layer from the points to the grid, the layers
-here, and one from the grid to the points; the published model for clouds has depth 3.
+On meshes the computational grid is the mesh itself. On point clouds it is the latent grid of
+`latent_grid`, with a code of the cloud's shape; the published model for clouds has depth 3.
 
 Deviations: on meshes the published model lifts ξ with the inputs instead; time is embedded, where
 the published model for plasticity adds it as a third axis; the shape code is learned from the
@@ -21,8 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.models.baselines.fno import FNOConfig
-from cato.models.layers.frames import GridOperator
+from cato.models.layers.frames import FourierConfig, GridOperator
 from cato.models.layers.latent_grid import GeoConfig, unit_grid
 from cato.models.layers.nodewise import ChannelLinear
 from cato.models.layers.spectral import SpectralConv
@@ -31,7 +28,7 @@ from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class GeoFNOConfig(FNOConfig):
+class GeoFNOConfig(FourierConfig):
     """Settings of GEO-FNO."""
 
     geo: GeoConfig = field(default_factory=lambda: GeoConfig(latent=(40, 40), code=32))

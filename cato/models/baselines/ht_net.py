@@ -12,10 +12,8 @@ the next level, on which windows reach twice as far; from there a linear map (2C
 every node onto its four children, to which it is added. A decoder of Fourier layers and an MLP
 reads out the finest level.
 
-Windows fit any mesh after padding to a multiple of w times the largest merge. Periodic axes are
-continued by themselves. Padding of the others is masked: it has value zero in attention and in
-merging, so what it holds changes no node; n remains w × w. For the Fourier layers those axes get a
-margin of zeros instead, cropped afterwards.
+The mesh is padded to a multiple of w times the largest merge: periodic axes are continued by
+themselves, padding of the others is masked and changes no node; n remains w × w.
 
 Deviations: outputs are on the mesh of the inputs, so the embedding has stride 1; the
 authors', with stride 2, also halves the mesh. Linear maps are added to the spectral convolutions,

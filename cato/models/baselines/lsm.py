@@ -12,9 +12,8 @@ channel and with K functions, and the nodes attend back:
 The U-Net halves the mesh by maxima and doubles the channels C, 2C, 4C, 8C, but not on the coarsest
 level (8C again); on the way up the result of the coarser level is joined to the processed state.
 
-Patches fit any mesh after padding to a multiple of their size, on each level. Periodic axes
-are continued by themselves; padding of the others is masked: no token sees it. An odd axis keeps
-its last node when halved, and an axis of 2 nodes is not halved again.
+On each level the mesh is padded to a multiple of the patches: periodic axes are continued by
+themselves, padding of the others is masked. An axis of 2 nodes is not halved again.
 
 Deviations: the authors' scores are not divided by √d. They interpolate from corner to corner on the
 way up, which shifts the levels against each other; here a coarse node lies amid the nodes it came

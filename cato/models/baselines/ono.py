@@ -96,9 +96,8 @@ class Whitening(nn.Module):
             else:
                 covariance = self.covariance.double()
             factor = cholesky_factor(covariance, torch.finfo(kind).eps)
-            return torch.linalg.solve_triangular(factor.mT, precise, upper=True, left=False).to(
-                kind
-            )
+            psi = torch.linalg.solve_triangular(factor.mT, precise, upper=True, left=False)
+            return psi.to(kind)
 
     @torch.no_grad()
     def freeze(self) -> None:

@@ -32,9 +32,9 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.errors import InputError
-from cato.models.baselines.transolver import Skeleton, SkeletonConfig
 from cato.models.contract import Nodes
 from cato.models.layers.attention import linear_attention
+from cato.models.layers.frames import Skeleton, SkeletonConfig
 from cato.models.layers.mesh import Stencil
 from cato.models.shapes import Mesh, Periodic, Shape
 from cato.problem import Problem
@@ -104,11 +104,8 @@ class FourierBranch(nn.Module):
         with torch.autocast(h.device.type, enabled=False):
             h = h.to(torch.promote_types(h.dtype, torch.float32))
             spectrum = torch.fft.rfftn(h, dim=axes, norm="ortho")
-            z = rearrange(
-                torch.view_as_real(spectrum).flatten(0, -3),
-                "m (k s) p -> k m (s p)",
-                k=self.num_blocks,
-            )
+            z = torch.view_as_real(spectrum).flatten(0, -3)
+            z = rearrange(z, "m (k s) p -> k m (s p)", k=self.num_blocks)
             z = self.out(F.relu(self.hidden(z)))
             z = rearrange(z, "k m (s p) -> m (k s) p", p=2).contiguous()
             spectrum = torch.view_as_complex(z).view_as(spectrum)

@@ -11,34 +11,17 @@ time embedding is the one of this library; the placeholder of a missing input fu
 where the problem has no input function.
 """
 
-from abc import abstractmethod
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import ClassVar
 
-import torch
-from annotated_types import Ge
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.config import Count, Positive
-from cato.models.contract import Nodes
-from cato.models.layers.attention import PointSliceAttention, SliceAttention, TransformerBlock
-from cato.models.layers.frames import PointConfig, PointOperator
+from cato.config import Count
+from cato.models.layers.attention import PointSliceAttention, SliceAttention
+from cato.models.layers.frames import Skeleton, SkeletonConfig
 from cato.models.layers.mesh import Stencil
-from cato.models.layers.nodewise import MLP, ReferenceGrid, start_small, time_embedding
-from cato.models.shapes import Coords, Mask, Periodic, Points
-from cato.problem import Problem
-
-
-@dataclass(frozen=True)
-class SkeletonConfig(PointConfig):
-    """Settings of all networks with Transolver's skeleton."""
-
-    mlp_ratio: Positive = 1.0
-    """Hidden width of the block's MLP, in units of the width."""
-    reference_grid: Annotated[int, Ge(0)] = 0
-    """Nodes along each side of a grid on the unit square; its distances replace the coordinates.
-    0 keeps the coordinates."""
+from cato.models.shapes import Periodic
 
 
 @dataclass(frozen=True)
@@ -61,50 +44,6 @@ class MeshSliceAttention(nn.Module):
         # Channels-last views on both sides: the convolution works without a copy.
         x, f = self.project(h.movedim(-1, 1)).movedim(1, -1).flatten(1, -2).chunk(2, dim=-1)
         return self.attention(x, f).view_as(h)
-
-
-class Skeleton(PointOperator):
-    """Lift, pre-norm blocks with the attention of the model, final norm, linear head.
-
-    Where the problem has no input function, a learned placeholder can stand for it.
-    """
-
-    two_axes: ClassVar = True
-    has_placeholder: ClassVar = False
-
-    def __init__(self, config: SkeletonConfig, problem: Problem) -> None:
-        super().__init__(config, problem)
-        width = config.width
-        self.place = ReferenceGrid(config.reference_grid, problem.dimension)
-        self.lift = MLP(self.place.num_features + problem.num_inputs, 2 * width, width)
-        self.placeholder = None
-        if self.has_placeholder and not problem.num_inputs:
-            self.placeholder = nn.Parameter(torch.rand(width) / width)
-        self.time = time_embedding(width, problem)
-        self.blocks = nn.ModuleList(
-            TransformerBlock(width, self.attention(), config.mlp_ratio) for _ in range(config.depth)
-        )
-        self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, problem.num_outputs)
-        self.apply(start_small)
-
-    @abstractmethod
-    def attention(self) -> nn.Module:
-        """The attention of one block."""
-
-    def positions(self, coords: Coords, mask: Mask) -> Float[Tensor, "B N F"]:
-        return self.place(coords)
-
-    def initial_state(self, nodes: Nodes) -> Points:
-        h = self.lift(nodes.joined)
-        return h if self.placeholder is None else h + self.placeholder
-
-    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
-        if self.problem.geometry != "cloud":
-            h = h.unflatten(1, nodes.shape)
-        for block in self.blocks:
-            h = block(h, nodes.mask)
-        return self.head(self.norm(h)).flatten(1, -2)
 
 
 class Transolver(Skeleton):

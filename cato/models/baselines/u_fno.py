@@ -5,9 +5,7 @@ Fourier layers h ← σ(K h + W h + b) as in FNO, followed by U-Fourier layers t
 
     h ← σ(K h + W h + b + U h),      σ = ReLU,
 
-which sees the frequencies that K cuts off. The U-Net has three levels of halved resolution, each of
-3 × 3 convolutions with batch norm and LeakyReLU(0.1), transposed convolutions on the way back and
-concatenated skips.
+which sees the frequencies that K cuts off and has three levels of halved resolution.
 
 Deviations: none of substance. A mesh of any size is halved by rounding up, and the way back is
 cropped to the size of the skip; on periodic axes the convolutions wrap.
@@ -22,8 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
-from cato.models.baselines.fno import FNOConfig
-from cato.models.layers.frames import GridOperator
+from cato.models.layers.frames import FourierConfig, GridOperator
 from cato.models.layers.mesh import Stencil
 from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Grid, Periodic, Shape
@@ -34,7 +31,7 @@ _SLOPE = 0.1
 
 
 @dataclass(frozen=True)
-class UFNOConfig(FNOConfig):
+class UFNOConfig(FourierConfig):
     """Settings of U-FNO."""
 
     depth: Count = 3

@@ -28,8 +28,7 @@ from torch.nn import functional as F
 
 from cato.config import Count, Fraction
 from cato.errors import InputError
-from cato.models.baselines.fno import FNOConfig
-from cato.models.layers.frames import GridOperator
+from cato.models.layers.frames import FourierConfig, GridOperator
 from cato.models.layers.latent_grid import GeoConfig
 from cato.models.layers.mesh import Stencil
 from cato.models.layers.nodewise import ChannelLinear
@@ -39,7 +38,7 @@ from cato.problem import Problem
 
 
 @dataclass(frozen=True)
-class WMTConfig(FNOConfig):
+class WMTConfig(FourierConfig):
     """Settings of WMT."""
 
     width: Count = 36

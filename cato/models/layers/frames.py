@@ -15,18 +15,29 @@ latent grid of `cato.models.layers.latent_grid`.
 from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+import torch
+from annotated_types import Ge
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count, Fraction
+from cato.config import Count, Fraction, Positive
 from cato.errors import InputError
 from cato.models.contract import Nodes, Operator, Prediction
+from cato.models.layers.attention import TransformerBlock
 from cato.models.layers.latent_grid import GeoConfig, GeoFrame
 from cato.models.layers.mesh import share_of
-from cato.models.layers.nodewise import ChannelLinear, ChannelMLP, TimeEmbedding, time_embedding
+from cato.models.layers.nodewise import (
+    MLP,
+    ChannelLinear,
+    ChannelMLP,
+    ReferenceGrid,
+    TimeEmbedding,
+    start_small,
+    time_embedding,
+)
 from cato.models.shapes import Coords, Grid, Mask, Periodic, Points, Signal
 from cato.problem import Problem
 
@@ -89,6 +100,61 @@ class PointOperator(Operator):
 
 
 @dataclass(frozen=True)
+class SkeletonConfig(PointConfig):
+    """Settings of all networks with Transolver's skeleton."""
+
+    mlp_ratio: Positive = 1.0
+    """Hidden width of the block's MLP, in units of the width."""
+    reference_grid: Annotated[int, Ge(0)] = 0
+    """Nodes along each side of a grid on the unit square; its distances replace the coordinates.
+    0 keeps the coordinates."""
+
+
+class Skeleton(PointOperator):
+    """Lift, pre-norm blocks with the attention of the model, final norm, linear head.
+
+    Where the problem has no input function, a learned placeholder can stand for it.
+    """
+
+    two_axes: ClassVar = True
+    has_placeholder: ClassVar = False
+
+    def __init__(self, config: SkeletonConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        width = config.width
+        self.place = ReferenceGrid(config.reference_grid, problem.dimension)
+        self.lift = MLP(self.place.num_features + problem.num_inputs, 2 * width, width)
+        self.placeholder = None
+        if self.has_placeholder and not problem.num_inputs:
+            self.placeholder = nn.Parameter(torch.rand(width) / width)
+        self.time = time_embedding(width, problem)
+        self.blocks = nn.ModuleList(
+            TransformerBlock(width, self.attention(), config.mlp_ratio) for _ in range(config.depth)
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, problem.num_outputs)
+        self.apply(start_small)
+
+    @abstractmethod
+    def attention(self) -> nn.Module:
+        """The attention of one block."""
+
+    def positions(self, coords: Coords, mask: Mask) -> Float[Tensor, "B N F"]:
+        return self.place(coords)
+
+    def initial_state(self, nodes: Nodes) -> Points:
+        h = self.lift(nodes.joined)
+        return h if self.placeholder is None else h + self.placeholder
+
+    def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
+        if self.problem.geometry != "cloud":
+            h = h.unflatten(1, nodes.shape)
+        for block in self.blocks:
+            h = block(h, nodes.mask)
+        return self.head(self.norm(h)).flatten(1, -2)
+
+
+@dataclass(frozen=True)
 class GridConfig:
     """Settings that all grid networks share."""
 
@@ -98,6 +164,16 @@ class GridConfig:
     """Zeros after the end of every axis that is not periodic, as a fraction of its nodes."""
     geo: GeoConfig = field(default_factory=GeoConfig)
     """Latent grid for point clouds."""
+
+
+@dataclass(frozen=True)
+class FourierConfig(GridConfig):
+    """Settings that FNO and its relatives share."""
+
+    depth: Count = 4
+    """Number of layers L."""
+    modes: tuple[Count, Count] = (12, 12)
+    """Frequencies kept along each axis, on either side of zero."""
 
 
 class MeshFrame(nn.Module):

@@ -19,7 +19,7 @@ the points of a linear map of their features.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Annotated
 
 import torch
@@ -103,12 +103,8 @@ class Deformation(nn.Module):
         num_features = 4 + 2 * 4 * _NUM_OCTAVES
         self.code = nn.Linear(num_features, code) if code else None
         sizes = (num_features + code, hidden, hidden, hidden)
-        layers = [
-            layer
-            for num_in, num_out in pairwise(sizes)
-            for layer in (nn.Linear(num_in, num_out), nn.Tanh())
-        ]
-        self.net = nn.Sequential(*layers, nn.Linear(hidden, 2))
+        layers = ((nn.Linear(*pair), nn.Tanh()) for pair in pairwise(sizes))
+        self.net = nn.Sequential(*chain.from_iterable(layers), nn.Linear(hidden, 2))
 
     def forward(self, points: Coords, mask: Mask = None) -> Coords:
         """Move the points; those outside the mask do not enter the code."""
@@ -158,7 +154,6 @@ class GeoFrame(nn.Module):
         self.from_place = ChannelLinear(2, width)
 
     def forward(self, h: Signal, network: Callable[[Grid], Grid], nodes: Nodes) -> Signal:
-        """Points to latent grid, network, latent grid to points."""
         latent, kept, mask = self.config.latent, self.kept, nodes.mask
         place = unit_box(nodes.coords, mask)
         # Angles up to 2π·modes need all their digits, also inside autocast.
