@@ -20,9 +20,8 @@ import torch
 from cato.config import to_dict
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
-from cato.export.export import export_traced
+from cato.export import export_surrogate
 from cato.export.formats import FORMATS
-from cato.export.trace import Traced
 from cato.models.registry import MODELS, build_model
 from cato.problem import Problem
 from cato.surrogate import Surrogate
@@ -70,15 +69,15 @@ def small_surrogate(name: str) -> Surrogate:
 
 def outcomes(name: str) -> dict[str, str]:
     """Outcome of the export in every format, for people."""
-    traced = Traced(small_surrogate(name))
-    return {kind: _outcome(traced, kind) for kind in FORMATS}
+    surrogate = small_surrogate(name)
+    return {kind: _outcome(surrogate, kind) for kind in FORMATS}
 
 
-def _outcome(traced: Traced, format_name: str) -> str:
+def _outcome(surrogate: Surrogate, format_name: str) -> str:
     with tempfile.TemporaryDirectory() as folder:
         target = Path(folder) / f"model.{format_name}"
         try:
-            figures = export_traced(traced, target, format_name)
+            figures = export_surrogate(surrogate, target, format_name)
         except InputError as error:
             return f"no: {str(error).partition(': ')[2]}"
     difference = f"{figures['largest_difference']:.0e}"

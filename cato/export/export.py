@@ -4,23 +4,35 @@ A file for any mesh size is tried first. If the model's graph depends on the siz
 wrong on other meshes, the mesh of the training data is fixed and the metadata say why.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from cato import __version__
 from cato.data.dataset import Dataset
 from cato.data.generate import covering
 from cato.errors import InputError
-from cato.export.check import cases, largest_difference, milliseconds
-from cato.export.formats import Format, Metadata, Program, get_format
-from cato.export.portable import Arrays, Portable, computes, layout, mesh_axes
-from cato.export.trace import NotExportable, Traced, random_arrays
+from cato.export.formats import FORMATS, Format, Metadata, Program
+from cato.export.graph import (
+    Arrays,
+    NotExportable,
+    Portable,
+    computes,
+    layout,
+    mesh_axes,
+    random_arrays,
+    reason,
+    trace,
+)
 from cato.files import atomic_write
+from cato.physics import relative_l2
 from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_splits, load_surrogate
@@ -29,8 +41,11 @@ from cato.surrogate import Surrogate
 
 FORMAT = 1
 """Version of the metadata."""
+TOLERANCE = 1e-4
+"""Maximum relative L2 difference of a sample from PyTorch."""
 _REAL_SAMPLES = 3
 """Number of held-out samples used in the check."""
+_TIMED_CALLS = 5
 
 
 def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) -> dict[str, Any]:
@@ -62,95 +77,135 @@ def export_surrogate(
         target: New file.
         format_name: onnx or pt2.
         details: More JSON-ready metadata, such as `model`, the name of the model.
-        real: Real samples for the check, in the layout of `cato.export.portable`.
+        real: Real samples for the check, in the layout of `cato.export.graph`.
     """
-    return export_traced(Traced(surrogate), target, format_name, details, real)
-
-
-def export_traced(
-    traced: Traced,
-    target: Path,
-    format_name: str,
-    details: Metadata | None = None,
-    real: Sequence[Arrays] = (),
-) -> dict[str, Any]:
-    """Export graphs that other formats may share; see `export_surrogate`."""
-    target = Path(target)
-    _check_target(target, format_name)
-    kind = get_format(format_name)
-    surrogate = traced.portable.surrogate
+    kind = _check_target(target, format_name)
     metadata = _metadata(surrogate, {"model": type(surrogate.model).__name__} | (details or {}))
     with progress_bar(f"export {target.name}", 3) as bar:
+        attempt = partial(_attempt, Portable(surrogate), kind, target, metadata, real, bar)
         try:
-            figures = _attempt(traced, kind, target, metadata, real, None, bar)
-        except NotExportable as error:
-            note(f"the mesh size is fixed at {surrogate.problem.shape}: {error}")
             try:
-                figures = _attempt(traced, kind, target, metadata, real, str(error), bar)
-            except NotExportable as final:
-                raise InputError(
-                    f"{metadata['model']} cannot be exported to {format_name}: {final}"
-                ) from final
-    return figures
+                return attempt(why_fixed=None)
+            except NotExportable as error:
+                note(f"the mesh size is fixed at {surrogate.problem.shape}: {error}")
+                return attempt(why_fixed=str(error))
+        except NotExportable as error:
+            raise InputError(
+                f"{metadata['model']} cannot be exported to {format_name}: {error}"
+            ) from error
 
 
 def _attempt(
-    traced: Traced,
+    portable: Portable,
     kind: Format,
     target: Path,
     metadata: Metadata,
     real: Sequence[Arrays],
-    why_fixed: str | None,
     bar: Bar,
+    why_fixed: str | None,
 ) -> dict[str, Any]:
     """One export, for any mesh size unless `why_fixed` gives a reason against it."""
-    portable, problem = traced.portable, traced.portable.problem
+    surrogate, problem = portable.surrogate, portable.problem
     dynamic_mesh = why_fixed is None
-    dynamic = ["batch", *(mesh_axes(problem) if dynamic_mesh else ())]
+    sizes = {
+        "dynamic": ["batch", *(mesh_axes(problem) if dynamic_mesh else ())],
+        "why_fixed": why_fixed,
+    }
     bar(0, "tracing")
-    program = traced.graph(dynamic_mesh)
+    program = trace(portable, dynamic_mesh)
     with atomic_write(target) as temporary:
         bar(1, "writing")
-        kind.write(program, temporary, metadata | {"dynamic": dynamic, "why_fixed": why_fixed})
+        kind.write(program, temporary, metadata | sizes)
         bar(2, "checking")
         loaded = kind.load(temporary)
         differences = {
-            case.name: largest_difference(portable, loaded, case)
-            for case in cases(portable.surrogate, real, dynamic_mesh)
+            case: largest_difference(portable, loaded, case, arrays)
+            for case, arrays in cases(surrogate, real, dynamic_mesh)
         }
         size = temporary.stat().st_size
     bar(3, "done")
+    sample = random_arrays(surrogate, problem.shape, 1)
     return {
         "path": str(target),
         "megabytes": size / 1e6,
         "computes": metadata["computes"],
-        "dynamic": dynamic,
-        "why_fixed": why_fixed,
+        **sizes,
         "largest_difference": max(differences.values()),
         "checked_on": list(differences),
-        **_speed(portable, loaded, kind),
-    }
-
-
-def _speed(portable: Portable, loaded: Program, kind: Format) -> dict[str, Any]:
-    """Run time of one sample in PyTorch and in the file's runtime."""
-    arrays = random_arrays(portable.surrogate, portable.problem.shape, 1)
-    return {
-        "milliseconds_pytorch": milliseconds(partial(portable, **arrays)),
-        f"milliseconds_{kind.runtime}": milliseconds(partial(loaded, arrays)),
+        "milliseconds_pytorch": milliseconds(partial(portable, **sample)),
+        f"milliseconds_{kind.runtime}": milliseconds(partial(loaded, sample)),
         "threads": torch.get_num_threads(),
     }
 
 
-def _check_target(target: Path, format_name: str) -> None:
-    """Errors that can be found before the work starts."""
-    get_format(format_name).require()
+def cases(
+    surrogate: Surrogate, real: Sequence[Arrays], dynamic_mesh: bool
+) -> Iterator[tuple[str, Arrays]]:
+    """Random inputs in two batch sizes, real samples and, if allowed, other meshes."""
+    shape = surrogate.problem.shape
+    for batch in (1, 3):
+        yield f"random, batch {batch}", random_arrays(surrogate, shape, batch)
+    if surrogate.problem.geometry == "cloud":  # equidistant neighbours must be ordered alike
+        yield "regular points", random_arrays(surrogate, shape, 1, regular=True)
+    for number, arrays in enumerate(real):
+        if dynamic_mesh or arrays["coords"].shape[1:-1] == shape:
+            yield f"real, sample {number}", arrays
+    if dynamic_mesh:
+        # Odd and even, larger and smaller, another aspect ratio: what a trace may have fixed.
+        for other in (
+            tuple(n + 1 for n in shape),
+            (2 * shape[0], *shape[1:]),
+            tuple(max(3, 3 * n // 4) for n in shape),
+        ):
+            name = f"random, mesh {' × '.join(map(str, other))}"
+            yield name, random_arrays(surrogate, other, 2)
+
+
+@torch.no_grad()
+def largest_difference(portable: Portable, program: Program, case: str, arrays: Arrays) -> float:
+    """Largest relative L2 difference of a sample; raises if it exceeds `TOLERANCE`."""
+    expected = portable(**arrays)
+    try:
+        found = program(arrays)
+    except Exception as error:
+        raise NotExportable(f"{case}: the file cannot be run ({reason(error)})") from error
+    if found.shape != expected.shape:
+        raise NotExportable(
+            f"{case}: the file gives {tuple(found.shape)}, PyTorch {tuple(expected.shape)}"
+        )
+    difference = relative_l2(found.flatten(1, -2), expected.flatten(1, -2)).max().item()
+    if not difference <= TOLERANCE:  # NaN too
+        raise NotExportable(
+            f"{case}: the file differs from PyTorch by {difference:.1e}, "
+            f"the tolerance is {TOLERANCE:.0e}"
+        )
+    return difference
+
+
+@torch.no_grad()
+def milliseconds(program: Callable[[], Tensor]) -> float:
+    """Median run time of a call."""
+    program()  # the first call compiles and allocates
+    seconds = []
+    for _ in range(_TIMED_CALLS):
+        started = time.perf_counter()
+        program()
+        seconds.append(time.perf_counter() - started)
+    return 1000 * median(seconds)
+
+
+def _check_target(target: Path, format_name: str) -> Format:
+    """The format; raises for errors that can be found before the work starts."""
+    if format_name not in FORMATS:
+        raise InputError(f"unknown format {format_name!r}; choose one of {', '.join(FORMATS)}")
+    FORMATS[format_name].require()
     if target.exists():
         raise InputError(f"{target} exists and is not overwritten; choose another --out")
     if not target.parent.is_dir():
         raise InputError(f"the folder {target.parent} does not exist; create it or choose another")
     if target.suffix != f".{format_name}":
         raise InputError(f"the file name must end in .{format_name}; got {target.name}")
+    return FORMATS[format_name]
 
 
 def _metadata(surrogate: Surrogate, details: Metadata) -> Metadata:
@@ -182,34 +237,31 @@ def _training(run: Run) -> Metadata:
 
 
 def _real_arrays(run: Run) -> list[Arrays]:
-    """Held-out samples of the run's data, if they exist; they are not generated for this."""
+    """Held-out samples of the run's data, each a batch of one without padding."""
     data = _validation(run.config)
     if data is None:
         return []
-    return [_sample_arrays(data, number) for number in range(min(len(data), _REAL_SAMPLES))]
-
-
-def _sample_arrays(data: Dataset, number: int) -> Arrays:
-    """A sample as a batch of one, without padding."""
-    sample = data.batch([number])
-    nodes = slice(None) if sample.mask is None else sample.mask[0]
-    shape = data.problem.shape if sample.mask is None else (int(sample.mask.sum()),)
-    arrays = {"coords": sample.coords[:, nodes].unflatten(1, shape)}
-    if data.problem.num_inputs:
-        arrays["inputs"] = sample.inputs[:, nodes].unflatten(1, shape)
-    if data.problem.has_time:
-        arrays["time"] = torch.tensor([0.5])
-    return arrays
+    samples = []
+    for number in range(min(len(data), _REAL_SAMPLES)):
+        sample = data.batch([number])
+        nodes = slice(None) if sample.mask is None else sample.mask[0]
+        shape = data.problem.shape if sample.mask is None else (int(sample.mask.sum()),)
+        arrays = {"coords": sample.coords[:, nodes].unflatten(1, shape)}
+        if data.problem.num_inputs:
+            arrays["inputs"] = sample.inputs[:, nodes].unflatten(1, shape)
+        if data.problem.has_time:
+            arrays["time"] = torch.tensor([0.5])
+        samples.append(arrays)
+    return samples
 
 
 def _validation(config: RunConfig) -> Dataset | None:
-    """The validation split, or None with a note."""
+    """The validation split, or None with a note if it does not exist: it is not generated."""
     data, root = config.data, Path(config.data.root)
     is_generated = data.file is None and data.original is None
     try:
         if is_generated and not (root / covering(data_spec(config), root).file_name).exists():
-            note(f"no data in {root}: the file is checked on random inputs only")
-            return None
+            raise InputError(f"no data in {root}")
         return load_splits(config).validation
     except InputError as error:
         note(f"the file is checked on random inputs only: {error}")

@@ -6,6 +6,10 @@ metadata is a property `cato.NAME` of the model, in JSON.
 PyTorch's .pt2, for `torch.export.load`, AOTInductor and ExecuTorch: a zip with the graph in JSON,
 the weights as raw bytes and the metadata in `extra/cato.json`. PyTorch would pickle the example
 inputs of the trace into it; they are removed before.
+
+Both classes have the same methods: `require` raises if packages are missing, `write` writes a graph
+with its weights and metadata into one file, `load` returns a file as a function on the CPU, and
+`read_metadata` returns the metadata of a file, empty if cato has not written it.
 """
 
 import io
@@ -13,56 +17,28 @@ import json
 import logging
 import warnings
 import zipfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
 from cato.errors import InputError
-from cato.export.portable import Arrays
-from cato.export.trace import NotExportable, reason
+from cato.export.graph import Arrays, NotExportable, reason
 
 Metadata = dict[str, Any]
 Program = Callable[[Arrays], Tensor]
 """A loaded file."""
 
 
-class Format(ABC):
-    """A file format. Subclasses are final.
-
-    Attributes:
-        runtime: Name of what runs the file, in results.
-    """
-
-    runtime: ClassVar[str]
-
-    def require(self) -> None:
-        """Raise if packages are missing, before the work starts."""
-        return
-
-    @abstractmethod
-    def write(self, program: ExportedProgram, target: Path, metadata: Metadata) -> None:
-        """Write a graph with its weights and metadata into one file."""
-
-    @abstractmethod
-    def load(self, path: Path) -> Program:
-        """Load a file as a function, on the CPU."""
-
-    @abstractmethod
-    def read_metadata(self, path: Path) -> Metadata:
-        """The metadata of a file; empty if cato has not written it."""
-
-
-class Onnx(Format):
+class Onnx:
     """ONNX files."""
 
-    runtime = "onnxruntime"
+    runtime = "onnxruntime"  # what runs the file, in results
 
     def require(self) -> None:
         missing = [name for name in ("onnx", "onnxruntime", "onnxscript") if not find_spec(name)]
@@ -145,18 +121,20 @@ def _quiet_exporter() -> Iterator[None]:
     try:
         for logger in loggers:
             logger.setLevel(logging.ERROR)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)
 
 
-class Pt2(Format):
+class Pt2:
     """PyTorch's exported programs."""
 
     runtime = "pt2"
+
+    def require(self) -> None:
+        return
 
     def write(self, program: ExportedProgram, target: Path, metadata: Metadata) -> None:
         archive = io.BytesIO()
@@ -180,14 +158,8 @@ class Pt2(Format):
             return json.loads(archive.read(names[0])) if names else {}
 
 
+Format = Onnx | Pt2
 FORMATS: dict[str, Format] = {"onnx": Onnx(), "pt2": Pt2()}
-
-
-def get_format(name: str) -> Format:
-    """The format with this name."""
-    if name not in FORMATS:
-        raise InputError(f"unknown format {name!r}; choose one of {', '.join(FORMATS)}")
-    return FORMATS[name]
 
 
 def describe(path: str | Path) -> Metadata:

@@ -1,13 +1,9 @@
 """Trained models over HTTP: `cato serve`.
 
-Modules of the API in reading order: `settings` (limits), `models` (what is served), `codecs` (bytes
-to arrays and back), `validation` (arrays against a model's problem), `batching` (many requests, one
-forward pass), `metrics`, `service` (what the routes share), `schemas` (the OpenAPI description),
-`routes`.
-
-The explorer: `jobs` (solvers in processes of their own), `explorer` (routes of the page).
-
-Both: `middleware`, `app` (the FastAPI application), `server` (the process).
+Modules in reading order: `settings` (limits), `models` (what is served), `batching` (many requests,
+one forward pass), `bodies` (bytes to arrays that fit a model, and back), `metrics`, `service` (what
+the routes share), `routes` (the API), `jobs` (solvers in other processes), `explorer` (routes of
+the page), `app` (the FastAPI application), `server` (the process).
 
 FastAPI, uvicorn and prometheus_client are installed by `pip install 'cato-pde[serve]'`; `settings`,
 `models` and `server` can be imported without them.

@@ -31,21 +31,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PredictRequest:
-    """Validated arrays for one model.
-
-    Attributes:
-        model: The model to run.
-        inputs: (S, *mesh, C_in).
-        coords: (S, *mesh, D), or None for the training mesh.
-    """
+    """Validated arrays for one model."""
 
     model: ServedModel
-    inputs: np.ndarray
-    coords: np.ndarray | None
+    inputs: np.ndarray  # (S, *mesh, C_in)
+    coords: np.ndarray | None  # (S, *mesh, D), or None for the training mesh
 
     @property
     def num_samples(self) -> int:
-        """Number of samples S."""
         return len(self.inputs)
 
     def fits(self, other: "PredictRequest") -> bool:
@@ -59,17 +52,11 @@ class PredictRequest:
 
 @dataclass(frozen=True)
 class PredictResult:
-    """Outputs for one request.
+    """Outputs for one request."""
 
-    Attributes:
-        outputs: (S, *mesh, C_out), or (S, T, *mesh, C_out) for time-dependent problems.
-        seconds: Run time of the model for the whole batch.
-        batch: Number of samples in the batch.
-    """
-
-    outputs: np.ndarray
-    seconds: float
-    batch: int
+    outputs: np.ndarray  # (S, *mesh, C_out), or (S, T, *mesh, C_out) for time-dependent problems
+    seconds: float  # run time of the model for the whole batch
+    batch: int  # number of samples in the batch
 
 
 @dataclass(eq=False)
@@ -78,17 +65,11 @@ class Job:
 
     request: PredictRequest
     result: "Future[PredictResult]" = field(default_factory=Future)
-    is_cancelled: bool = False
-    """Whether nobody waits for the result any more."""
+    is_cancelled: bool = False  # nobody waits for the result any more
 
 
 class Batcher:
-    """The queue and its thread.
-
-    Args:
-        settings: Maximum size and waiting time of a batch.
-        metrics: Receives the queue length and the size of every batch.
-    """
+    """The queue and its thread; `metrics` receives the queue length and the batch sizes."""
 
     def __init__(self, settings: ServeSettings, metrics: Metrics | None = None) -> None:
         self._settings = settings
@@ -103,12 +84,10 @@ class Batcher:
 
     @property
     def is_alive(self) -> bool:
-        """Whether requests are being processed."""
         return self._thread.is_alive() and not self._is_closing
 
     @property
     def num_waiting(self) -> int:
-        """Length of the queue."""
         return len(self._queue)
 
     @contextmanager
@@ -124,7 +103,6 @@ class Batcher:
                 self._changed.notify()
 
     def submit(self, request: PredictRequest) -> Job:
-        """Append a request to the queue."""
         job = Job(request)
         with self._changed:
             self._queue.append(job)
@@ -191,22 +169,21 @@ class Batcher:
         try:
             results = self._run(jobs)
         except Exception as error:
-            if len(jobs) > 1:
+            if len(jobs) == 1:
+                jobs[0].result.set_exception(_explain(error, jobs[0].request))
+            else:
                 for job in jobs:
                     self._process([job])
-            else:
-                jobs[0].result.set_exception(_explain(error, jobs[0].request))
             return
         for job, result in zip(jobs, results, strict=False):  # no results if all were cancelled
             if np.isfinite(result.outputs).all():
                 job.result.set_result(result)
-            else:
-                job.result.set_exception(
-                    InputError(
-                        f"the outputs of {job.request.model.name} for these inputs are not finite; "
-                        f"the values are probably far from the training data"
-                    )
-                )
+                continue
+            reason = InputError(
+                f"the outputs of {job.request.model.name} for these inputs are not finite; "
+                f"the values are probably far from the training data"
+            )
+            job.result.set_exception(reason)
 
     def _run(self, jobs: list[Job]) -> list[PredictResult]:
         """Results of the jobs; empty if all of them were cancelled meanwhile."""

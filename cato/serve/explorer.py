@@ -10,7 +10,6 @@ import asyncio
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,52 +36,42 @@ CACHE_SIZE = 16
 router = APIRouter(prefix="/explorer", include_in_schema=False)
 
 
-@dataclass
 class Exploration:
-    """State of the explorer, `app.state.exploration`.
+    """State of the explorer, `app.state.exploration`; close its jobs at the end."""
 
-    Attributes:
-        models: Models that have an editor.
-        editors: Editors by the same names.
-        jobs: Solver jobs.
-        inputs: Cached inputs that a solver computed, newest last.
-    """
-
-    models: dict[str, ServedModel]
-    editors: dict[str, Editor]
-    jobs: SolverJobs = field(default_factory=SolverJobs)
-    inputs: OrderedDict[tuple[str, bytes], ModelInputs] = field(default_factory=OrderedDict)
+    def __init__(self, models: Mapping[str, ServedModel]) -> None:
+        self.models, self.jobs = models, SolverJobs()
+        self.editors = {  # of the models that were trained on a benchmark
+            name: editor
+            for name, model in models.items()
+            if (editor := editor_for(model.problem, model.about.get("scale"))) is not None
+        }
+        # Cached inputs that a solver computed, newest last.
+        self.inputs: OrderedDict[tuple[str, bytes], ModelInputs] = OrderedDict()
 
     def find(self, name: str) -> tuple[ServedModel, Editor]:
         """The model with this name, and its editor."""
-        if name not in self.models:
+        if name not in self.editors:
             raise HTTPException(404, f"the explorer has no model {name[:80]!r}")
         return self.models[name], self.editors[name]
 
-    def job(self, job_id: str) -> SolverJob:
-        """The job with this id."""
-        job = self.jobs.find(job_id)
-        if job is None:
-            raise HTTPException(404, "this solver job no longer exists; start a new one")
-        return job
 
-
-def build_exploration(models: Mapping[str, ServedModel]) -> Exploration:
-    """Editors for those models that were trained on a benchmark; close its jobs at the end."""
-    editors = {
-        name: editor
-        for name, model in models.items()
-        if (editor := editor_for(model.problem, model.about.get("scale"))) is not None
-    }
-    return Exploration({name: models[name] for name in editors}, editors)
-
-
-def _exploration(request: Request) -> Exploration:
+async def _exploration(request: Request) -> Exploration:
     exploration: Exploration = request.app.state.exploration
     return exploration
 
 
 Exploring = Annotated[Exploration, Depends(_exploration)]
+
+
+async def _job(job_id: str, exploration: Exploring) -> SolverJob:
+    job = exploration.jobs.find(job_id)
+    if job is None:
+        raise HTTPException(404, "this solver job no longer exists; start a new one")
+    return job
+
+
+Job = Annotated[SolverJob, Depends(_job)]
 
 
 @router.get("/")
@@ -162,15 +151,14 @@ async def start_solver(
 
 
 @router.get("/api/jobs/{job_id}")
-async def job_state(job_id: str, exploration: Exploring) -> dict[str, Any]:
+async def job_state(job: Job) -> dict[str, Any]:
     """State of a job."""
-    return _state(exploration.job(job_id))
+    return _state(job)
 
 
 @router.get("/api/jobs/{job_id}/result")
-async def job_result(job_id: str, exploration: Exploring, service: Serving) -> Response:
+async def job_result(job: Job, service: Serving) -> Response:
     """The reference solution, once the job is done."""
-    job = exploration.job(job_id)
     if job.state != "done":
         raise HTTPException(409, f"the solver job is {job.state} and has no result")
     solution = job.result.result()
@@ -180,9 +168,8 @@ async def job_result(job_id: str, exploration: Exploring, service: Serving) -> R
 
 
 @router.delete("/api/jobs/{job_id}")
-async def cancel_job(job_id: str, exploration: Exploring) -> dict[str, Any]:
+async def cancel_job(job: Job) -> dict[str, Any]:
     """Cancel a job."""
-    job = exploration.job(job_id)
     await asyncio.to_thread(job.cancel)
     return _state(job)
 
@@ -211,10 +198,8 @@ async def _model_inputs(
     """Inputs of the model, computed by a solver process if that takes long."""
     if not editor.needs_solver:
         return await service.run_in_executor(editor.model_inputs, values)
-    cache, key = (
-        exploration.inputs,
-        (repr((editor.benchmark.name, editor.parameters)), values.tobytes()),
-    )
+    cache = exploration.inputs
+    key = repr((editor.benchmark.name, editor.parameters)), values.tobytes()
     if key not in cache:
         job = await asyncio.to_thread(exploration.jobs.submit, editor, "inputs", values)
         try:

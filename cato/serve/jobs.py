@@ -22,7 +22,6 @@ import numpy as np
 
 from cato.benchmarks.contract import Rejected
 from cato.benchmarks.editor import Editor
-from cato.config import Count, Positive
 from cato.errors import InputError
 from cato.kernels.jit import when_compiling
 from cato.processes import Worker, WorkerDied
@@ -34,47 +33,22 @@ Task = Literal["inputs", "solve"]
 
 
 @dataclass(frozen=True)
-class JobSettings:
-    """Limits of solver jobs."""
-
-    num_processes: Count = 2
-    """Maximum number of jobs that run at a time."""
-    max_jobs: Count = 8
-    """Maximum number of jobs, including finished ones; a new job replaces the oldest."""
-    time_limit: Positive = 300.0
-    """Time limit per job in seconds."""
-
-
-@dataclass(frozen=True)
 class Solution:
-    """Result of a job.
+    """Result of a job."""
 
-    Attributes:
-        arrays: `inputs` and `coords`, or `targets`.
-        seconds: Run time of the solver.
-        is_compiled: Whether code had to be compiled first.
-    """
-
-    arrays: dict[str, np.ndarray]
-    seconds: float
-    is_compiled: bool
+    arrays: dict[str, np.ndarray]  # `inputs` and `coords`, or `targets`
+    seconds: float  # run time of the solver
+    is_compiled: bool  # whether code had to be compiled first
 
 
 class SolverJob:
-    """A task for a solver process.
-
-    Attributes:
-        id: Id in URLs; cannot be guessed.
-        state: Current state.
-        message: Why there is no result.
-        result: Future of the solution; fails with `InputError`.
-    """
+    """A task for a solver process."""
 
     def __init__(self, editor: Editor, task: Task, values: np.ndarray) -> None:
-        self.id = secrets.token_hex(8)
+        self.id = secrets.token_hex(8)  # for URLs; cannot be guessed
         self.state: State = "waiting"
-        self.message = ""
-        self.result: Future[Solution] = Future()
+        self.message = ""  # why there is no result
+        self.result: Future[Solution] = Future()  # fails with `InputError`
         self.result.set_running_or_notify_cancel()  # ended by this class only
         self._task = (editor, task, values)
         self._lock = threading.Lock()
@@ -88,7 +62,6 @@ class SolverJob:
 
     @property
     def is_over(self) -> bool:
-        """Whether the job has ended."""
         return self.state in ("done", "failed", "cancelled")
 
     def run(self, worker: Worker, time_limit: float) -> None:
@@ -138,15 +111,22 @@ class SolverJobs:
 
     `submit`, `SolverJob.cancel` and `close` may kill processes, which takes a moment: do not call
     them in an event loop.
+
+    Args:
+        num_processes: Maximum number of jobs that run at a time.
+        max_jobs: Maximum number of jobs, including finished ones; a new job replaces the oldest.
+        time_limit: Time limit per job in seconds.
     """
 
-    def __init__(self, settings: JobSettings | None = None) -> None:
-        self.settings = settings or JobSettings()
+    def __init__(
+        self, num_processes: int = 2, max_jobs: int = 8, time_limit: float = 300.0
+    ) -> None:
+        self._max_jobs, self._time_limit = max_jobs, time_limit
         self._jobs: OrderedDict[str, SolverJob] = OrderedDict()
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(self.settings.num_processes, "solvers")
+        self._threads = ThreadPoolExecutor(num_processes, "solvers")
+        self._workers = [Worker() for _ in range(num_processes)]
         self._idle: SimpleQueue[Worker] = SimpleQueue()
-        self._workers = [Worker() for _ in range(self.settings.num_processes)]
         for worker in self._workers:
             self._idle.put(worker)
 
@@ -154,7 +134,7 @@ class SolverJobs:
         """Add a job to the queue; if there are too many, the oldest is dropped."""
         job, dropped = SolverJob(editor, task, values), None
         with self._lock:
-            if len(self._jobs) >= self.settings.max_jobs:
+            if len(self._jobs) >= self._max_jobs:
                 over = (old for old in self._jobs.values() if old.is_over)
                 dropped = next(over, None) or next(iter(self._jobs.values()))
                 del self._jobs[dropped.id]
@@ -169,7 +149,6 @@ class SolverJobs:
         return self._jobs.get(job_id)
 
     def close(self) -> None:
-        """End all jobs and processes."""
         for job in list(self._jobs.values()):
             job.cancel("the service is shutting down")
         self._threads.shutdown()
@@ -179,7 +158,7 @@ class SolverJobs:
     def _run(self, job: SolverJob) -> None:
         worker = self._idle.get()
         try:
-            job.run(worker, self.settings.time_limit)
+            job.run(worker, self._time_limit)
         finally:
             self._idle.put(worker)
 

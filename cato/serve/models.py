@@ -26,23 +26,15 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A surrogate with the name that clients use.
+    """A surrogate with the name that clients use."""
 
-    Attributes:
-        name: Name used in URLs.
-        surrogate: Ready to predict.
-        about: JSON-ready details for clients: architecture, benchmark, test errors.
-        band: Conformal band, if the run has one.
-    """
-
-    name: str
+    name: str  # used in URLs
     surrogate: Surrogate
-    about: dict[str, Any]
-    band: Band | None = None
+    about: dict[str, Any]  # JSON-ready details for clients: architecture, benchmark, test errors
+    band: Band | None = None  # conformal band, if the run has one
 
     @property
     def problem(self) -> Problem:
-        """The problem that the surrogate solves."""
         return self.surrogate.problem
 
     @property
@@ -59,7 +51,7 @@ class ServedModel:
         return checksum.hexdigest()[:12]
 
     def describe(self) -> dict[str, Any]:
-        """Everything needed to call the model; see `schemas.ModelDescription`."""
+        """Everything needed to call the model; see `routes.ModelDescription`."""
         problem = self.problem
         frames = [] if problem.time == "steady" else [problem.num_steps]
         return {
@@ -91,11 +83,9 @@ class ServedModel:
 
 
 def load_models(runs: Sequence[str]) -> dict[str, ServedModel]:
-    """Load and warm up the models of `cato serve RUN …`, by name.
+    """Load and warm up the models of `cato serve RUN …`, by name; all pretrained models if empty.
 
-    Args:
-        runs: Run folders or pretrained models; NAME=RUN serves a run under another name than that
-            of its folder. All pretrained models if empty.
+    NAME=RUN serves a run under another name than that of its folder.
     """
     runs = runs or [str(PRETRAINED / name) for name in pretrained_names()]
     models: dict[str, ServedModel] = {}

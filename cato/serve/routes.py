@@ -1,24 +1,135 @@
-"""Routes of the HTTP API: models, predictions, health, metrics."""
+"""The HTTP API: schemas for its OpenAPI description, then its routes.
 
-from typing import Any
+The bodies of predictions are not parsed by the schemas: arrays are converted between bytes and
+NumPy directly, see `cato.serve.bodies`.
+"""
+
+from typing import Any, Literal
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import BaseModel, Field
 
-from cato.serve import schemas
 from cato.serve.batching import PredictRequest
-from cato.serve.codecs import Body, Format, format_for
+from cato.serve.bodies import Body, Format, format_for, validate
 from cato.serve.models import ServedModel
-from cato.serve.schemas import errors
 from cato.serve.service import Serving
 from cato.serve.settings import ServeSettings
-from cato.serve.validation import validate
 
 router = APIRouter()
 
 
-@router.get("/models", response_model=schemas.ModelList, tags=["models"])
+class Error(BaseModel):
+    """Why a request failed."""
+
+    detail: str = Field(description="Expected value, received value, remedy.")
+
+
+class ModelSummary(BaseModel):
+    """An entry of the list of models."""
+
+    name: str = Field(description="Name used in URLs.")
+    version: str = Field(description="Changes with the weights.")
+    problem: str
+    geometry: Literal["grid", "mesh", "cloud"]
+    shape: list[int] = Field(description="Nodes along each axis of the training mesh.")
+    inputs: list[str] = Field(description="Names of the input channels.")
+    outputs: list[str] = Field(description="Names of the output channels.")
+
+
+class ModelList(BaseModel):
+    """All models."""
+
+    models: list[ModelSummary]
+
+
+class ModelDescription(ModelSummary):
+    """Everything needed to call a model and to interpret its outputs."""
+
+    dimension: int = Field(description="Number of coordinates of a node.")
+    periodic: list[bool]
+    time: Literal["steady", "rollout", "conditioned"]
+    num_steps: int = Field(description="Number of output frames.")
+    inputs_shape: list[str | int]
+    coords_shape: list[str | int]
+    outputs_shape: list[str | int]
+    needs_coords: bool = Field(description="Whether every request must contain coordinates.")
+    parameters: int
+    about: dict[str, Any] = Field(description="Training, benchmark, test errors.")
+
+
+class Health(BaseModel):
+    """State of the service."""
+
+    alive: bool
+    ready: bool
+    models: int
+    waiting: int = Field(description="Predictions in the queue.")
+
+
+class FlatArray(BaseModel, extra="forbid"):
+    """An array as a flat list, last axis fastest."""
+
+    shape: list[int]
+    values: list[float]
+
+
+Array = FlatArray | list[Any]
+
+
+class PredictBody(BaseModel, extra="forbid"):
+    """Omit coordinates on the training mesh, inputs if the model has no input channels."""
+
+    inputs: Array | None = Field(None, description="(samples, mesh axes, channels)")
+    coords: Array | None = Field(None, description="The same layout, or without samples")
+
+
+class Prediction(BaseModel):
+    """A JSON response; .npz responses contain the same names."""
+
+    model: str
+    version: str
+    names: list[str] = Field(description="Names of the output channels.")
+    seconds: float = Field(description="Run time of the model for this batch.")
+    batch: int = Field(description="Number of samples in the batch.")
+    outputs: Array = Field(
+        description="(samples, mesh axes, channels); time-dependent problems have frames after "
+        "samples."
+    )
+    bands: Array | None = Field(
+        None,
+        description="Half-width of the conformal band, the same for all samples; omitted if the "
+        "model has none for this mesh.",
+    )
+
+
+_BINARY = {"schema": {"type": "string", "format": "binary"}}
+_PREDICT_SCHEMA = PredictBody.model_json_schema(ref_template="#/components/schemas/{model}")
+del _PREDICT_SCHEMA["$defs"]  # `Prediction` brings `FlatArray` into the components
+PREDICT_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "description": PredictBody.__doc__,
+        "content": {
+            "application/json": {"schema": _PREDICT_SCHEMA},
+            "application/x-npz": _BINARY,
+            "application/octet-stream": _BINARY,
+        },
+    }
+}
+NPZ_RESPONSE: dict[str, Any] = {"content": {"application/x-npz": _BINARY}}
+
+
+def errors(**reasons: str) -> dict[int | str, dict[str, Any]]:
+    """Documented error responses: `errors(_404="unknown model")`."""
+    return {
+        int(status[1:]): {"model": Error, "description": reason}
+        for status, reason in reasons.items()
+    }
+
+
+@router.get("/models", response_model=ModelList, tags=["models"])
 async def list_models(service: Serving) -> dict[str, Any]:
     """List all models."""
     return {"models": [model.describe() for model in service.models.values()]}
@@ -26,7 +137,7 @@ async def list_models(service: Serving) -> dict[str, Any]:
 
 @router.get(
     "/models/{name}",
-    response_model=schemas.ModelDescription,
+    response_model=ModelDescription,
     responses=errors(_404="unknown model"),
     tags=["models"],
 )
@@ -39,7 +150,7 @@ async def describe_model(name: str, service: Serving) -> dict[str, Any]:
     "/models/{name}/predict",
     response_class=Response,
     responses={
-        200: {"model": schemas.Prediction, **schemas.NPZ_RESPONSE},
+        200: {"model": Prediction, **NPZ_RESPONSE},
         **errors(
             _400="the body cannot be read",
             _404="unknown model",
@@ -51,7 +162,7 @@ async def describe_model(name: str, service: Serving) -> dict[str, Any]:
             _504="not solved in time",
         ),
     },
-    openapi_extra=schemas.PREDICT_BODY,
+    openapi_extra=PREDICT_BODY,
     tags=["models"],
 )
 async def predict(name: str, request: Request, service: Serving) -> Response:
@@ -77,8 +188,8 @@ def _decode(
 
 @router.get(
     "/health",
-    response_model=schemas.Health,
-    responses={503: {"model": schemas.Health, "description": "alive, but not ready"}},
+    response_model=Health,
+    responses={503: {"model": Health, "description": "alive, but not ready"}},
     tags=["operation"],
 )
 async def health(service: Serving, response: Response) -> dict[str, Any]:

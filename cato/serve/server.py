@@ -39,12 +39,8 @@ def serve(
 ) -> None:
     """Serve models until Ctrl-C or SIGTERM; requests in progress are finished.
 
-    Args:
-        runs: Run folders, or NAME=RUN.
-        host: Address to listen on; the default accepts connections from this machine only.
-        port: Port, or 0 for a free one.
-        open_page: Open the page in a browser.
-        as_json: Print URL and models as one JSON object instead of a table.
+    The default host accepts connections from this machine only; port 0 is a free one. With
+    `as_json`, URL and models are printed as one JSON object instead of a table.
     """
     missing = [name for name in PACKAGES if not importlib.util.find_spec(name)]
     if missing:
@@ -135,7 +131,7 @@ def _restrict_hosts(app: "FastAPI", host: str) -> None:
 
 def _announce(models: "dict[str, ServedModel]", url: str, as_json: bool) -> None:
     """Print the models and the URL."""
-    from cato.serve.schemas import ModelList
+    from cato.serve.routes import ModelList
 
     if as_json:
         listed = ModelList.model_validate({"models": [m.describe() for m in models.values()]})

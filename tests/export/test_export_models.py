@@ -2,10 +2,8 @@
 
 import pytest
 
-from cato.export import describe
-from cato.export.export import export_traced
+from cato.export import describe, export_surrogate
 from cato.export.formats import FORMATS
-from cato.export.trace import Traced
 from cato.models.registry import MODELS
 from tools import exports
 
@@ -16,10 +14,10 @@ ON_ITS_MESH_ONLY = {("wmt", "onnx"), ("wmt", "pt2"), ("lsm", "pt2")}
 @pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_every_model_is_exported_to_every_format(name, tmp_path):
-    traced = Traced(exports.small_surrogate(name))
+    surrogate = exports.small_surrogate(name)
     for kind in FORMATS:
         path = tmp_path / f"model.{kind}"
-        figures = export_traced(traced, path, kind)
+        figures = export_surrogate(surrogate, path, kind)
         assert figures["largest_difference"] <= 1e-4
         assert figures["dynamic"][0] == "batch"
         assert (figures["why_fixed"] is not None) == ((name, kind) in ON_ITS_MESH_ONLY), figures

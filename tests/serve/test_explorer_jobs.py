@@ -17,7 +17,7 @@ from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.serve import explorer
 from cato.serve import jobs as jobs_module
-from cato.serve.jobs import JobSettings, SolverJobs
+from cato.serve.jobs import SolverJobs
 
 
 @given(
@@ -59,7 +59,7 @@ def test_sizes_that_lie_are_refused():
 
 @pytest.fixture(scope="module")
 def solver():
-    jobs = SolverJobs(JobSettings(num_processes=1))
+    jobs = SolverJobs(num_processes=1)
     yield jobs
     jobs.close()
 
@@ -100,7 +100,7 @@ def queue_of(monkeypatch):
     monkeypatch.setattr(jobs_module, "run_task", tasks.sleep)
 
     def build(**limits):
-        queues.append(SolverJobs(JobSettings(**limits)))
+        queues.append(SolverJobs(**limits))
         return queues[-1]
 
     build.pids = pids

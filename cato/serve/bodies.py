@@ -1,4 +1,4 @@
-"""Bodies of predictions: bytes to arrays, results to bytes.
+"""Bodies of predictions: bytes to arrays that fit a model, results to bytes.
 
 The content type of the request chooses the format; the response has the same format.
 
@@ -21,10 +21,13 @@ from typing import Any, Literal
 import numpy as np
 from fastapi import HTTPException
 
+from cato.data.arrays import channel_names, require_finite, require_uniform
 from cato.data.formats import npy_header
 from cato.errors import InputError
-from cato.serve.batching import PredictResult
+from cato.problem import MIN_NODES, Problem
+from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.models import ServedModel
+from cato.serve.settings import ServeSettings
 
 FIELDS = ("inputs", "coords")
 MAX_AXES = 8
@@ -37,8 +40,7 @@ class Body:
     """Arrays of a request, not yet validated against a problem."""
 
     arrays: dict[str, np.ndarray]
-    is_flat: bool = False
-    """Whether the arrays were sent as flat lists."""
+    is_flat: bool = False  # the arrays were sent as flat lists
 
 
 @dataclass(frozen=True)
@@ -46,8 +48,7 @@ class Format:
     """A format for requests and responses."""
 
     media_type: str
-    decode: Callable[[bytes, int], Body]
-    """Takes the bytes and the maximum number of uncompressed bytes."""
+    decode: Callable[[bytes, int], Body]  # of the bytes, and the limit of uncompressed bytes
     encode: Callable[[ServedModel, PredictResult, Body], bytes]
 
 
@@ -159,24 +160,17 @@ def decode_npz(content: bytes, max_bytes: int) -> Body:
     """Arrays of an .npz file with at most `max_bytes` uncompressed bytes."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            members = {
-                member.filename.removesuffix(".npy"): member for member in archive.infolist()
-            }
+            members = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
             if len(members) < len(archive.infolist()):
                 raise InputError("the .npz file contains an array twice")
             _check_members(members, max_bytes)
-            raw = {name: _decompress(archive, member) for name, member in members.items()}
+            # Without a size, zipfile unpacks everything before it compares with the claimed size.
+            raw = {name: archive.open(m).read(m.file_size) for name, m in members.items()}
     except (HTTPException, InputError):
         raise
     except Exception as error:  # zipfile raises almost anything for broken archives
         raise HTTPException(400, f"the body is not an .npz file: {error}") from None
     return Body({name: _npy_array(data, name) for name, data in raw.items()})
-
-
-def _decompress(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    # Without a size, zipfile decompresses everything before it compares with the claimed size.
-    with archive.open(member) as stream:
-        return stream.read(member.file_size)
 
 
 def _check_members(members: dict[str, zipfile.ZipInfo], max_bytes: int) -> None:
@@ -216,42 +210,112 @@ def _require_known(names: Iterable[str]) -> None:
 
 def encode_json(model: ServedModel, result: PredictResult, body: Body) -> bytes:
     """The response as JSON, flat if the request was."""
-    arrays = {
-        name: {"shape": list(array.shape), "values": array.ravel().tolist()}
-        if body.is_flat
-        else array.tolist()
-        for name, array in _arrays(model, result).items()
-    }
-    fields = {**_facts(model, result), **arrays}
-    return json.dumps(fields, allow_nan=False, separators=(",", ":")).encode()
+
+    def to_list(array: np.ndarray) -> Any:
+        if not body.is_flat:
+            return array.tolist()
+        return {"shape": list(array.shape), "values": array.ravel().tolist()}
+
+    fields = _fields(model, result)
+    return json.dumps(fields, default=to_list, allow_nan=False, separators=(",", ":")).encode()
 
 
 def encode_npz(model: ServedModel, result: PredictResult, body: Body) -> bytes:
     """The response as an .npz file; no array needs pickle."""
     stream = io.BytesIO()
-    facts = {name: np.array(value) for name, value in _facts(model, result).items()}
-    np.savez(stream, allow_pickle=False, **_arrays(model, result), **facts)
+    np.savez(stream, allow_pickle=False, **_fields(model, result))
     return stream.getvalue()
 
 
-def _arrays(model: ServedModel, result: PredictResult) -> dict[str, np.ndarray]:
-    """The outputs and, if the model has one for this mesh, the conformal band."""
-    arrays = {"outputs": result.outputs}
-    if model.band is not None:
-        mesh = result.outputs.shape[-1 - len(model.problem.shape) : -1]
-        bands = model.band.on_mesh(model.problem, mesh)
-        arrays |= {} if bands is None else {"bands": bands}
-    return arrays
-
-
-def _facts(model: ServedModel, result: PredictResult) -> dict[str, Any]:
-    return {
+def _fields(model: ServedModel, result: PredictResult) -> dict[str, Any]:
+    """The response, with the conformal band if the model has one for this mesh."""
+    fields = {
         "model": model.name,
         "version": model.version,
         "names": list(model.problem.outputs),
         "seconds": result.seconds,
         "batch": result.batch,
+        "outputs": result.outputs,
     }
+    if model.band is not None:
+        mesh = result.outputs.shape[-1 - len(model.problem.shape) : -1]
+        bands = model.band.on_mesh(model.problem, mesh)
+        fields |= {} if bands is None else {"bands": bands}
+    return fields
+
+
+def validate(
+    arrays: dict[str, np.ndarray], model: ServedModel, settings: ServeSettings
+) -> PredictRequest:
+    """The arrays as float32 with samples first; raises with the reason if they do not fit."""
+    problem = model.problem
+    inputs, coords = arrays.get("inputs"), arrays.get("coords")
+    if inputs is None:
+        inputs = _empty_inputs(problem, coords)
+    _check_layout(inputs, problem)
+    num_samples, shape = len(inputs), inputs.shape[1:-1]
+    if num_samples > settings.max_samples:
+        raise HTTPException(
+            413, f"{num_samples} samples in one request, the limit is {settings.max_samples}"
+        )
+    if prod(shape) > max(settings.max_nodes, problem.num_nodes):
+        raise HTTPException(
+            413, f"{prod(shape)} nodes per sample, the limit is {settings.max_nodes}"
+        )
+    inputs = _as_float32(inputs, "inputs", problem)
+    if coords is None:
+        if not model.has_coords or shape != problem.shape:
+            ours = f"{problem.shape} nodes" if model.has_coords else "nodes that differ by sample"
+            raise InputError(
+                f"coords are required: {model.name} was trained on {ours}; the inputs have {shape}"
+            )
+        return PredictRequest(model, inputs, None)
+    shared, by_sample = (*shape, problem.dimension), (num_samples, *shape, problem.dimension)
+    if coords.shape not in (shared, by_sample):
+        raise InputError(
+            f"coords must have shape {list(shared)} or {list(by_sample)} to match the inputs; "
+            f"got {list(coords.shape)}"
+        )
+    coords = _as_float32(coords if coords.shape == by_sample else coords[None], "coords", problem)
+    if problem.geometry == "grid":
+        require_uniform(coords, "coords")
+    return PredictRequest(model, inputs, np.broadcast_to(coords, by_sample))
+
+
+def _empty_inputs(problem: Problem, coords: np.ndarray | None) -> np.ndarray:
+    """Inputs without channels, for problems whose only input is the mesh."""
+    if problem.num_inputs:
+        raise InputError(f"inputs are missing; their channels are {', '.join(problem.inputs)}")
+    if coords is None:
+        raise InputError("coords are missing; they are the only input of this model")
+    if coords.ndim == len(problem.shape) + 1:
+        coords = coords[None]
+    return np.zeros((*coords.shape[:-1], 0), np.float32)
+
+
+def _check_layout(inputs: np.ndarray, problem: Problem) -> None:
+    num_axes = len(problem.shape)
+    if inputs.ndim != num_axes + 2 or inputs.shape[-1] != problem.num_inputs:
+        channels = f"channels ({', '.join(problem.inputs)})" if problem.inputs else "no channels"
+        expected = ["samples", *problem.shape, problem.num_inputs]
+        raise InputError(
+            f"inputs must have shape [{', '.join(map(str, expected))}], {channels} last, or the "
+            f"same on another mesh with {num_axes} axes; got {list(inputs.shape)}"
+        )
+    if not len(inputs):
+        raise InputError("inputs contain no sample; send at least one")
+    minimum = 1 if problem.geometry == "cloud" else MIN_NODES
+    if min(inputs.shape[1:-1]) < minimum:
+        raise InputError(
+            f"every mesh axis needs at least {minimum} nodes; got {list(inputs.shape[1:-1])}"
+        )
+
+
+def _as_float32(samples: np.ndarray, name: str, problem: Problem) -> np.ndarray:
+    with np.errstate(over="ignore"):  # overflow becomes infinite and is reported as such
+        samples = samples.astype(np.float32)
+    require_finite(samples, name, channel_names(problem)[name])
+    return samples
 
 
 _JSON = Format("application/json", decode_json, encode_json)

@@ -15,7 +15,7 @@ from hypothesis.extra import numpy as hnp
 
 from cato.errors import InputError
 from cato.serve.batching import PredictResult
-from cato.serve.codecs import Body, decode_json, decode_npz, encode_json, encode_npz, format_for
+from cato.serve.bodies import Body, decode_json, decode_npz, encode_json, encode_npz, format_for
 
 LIMIT = 2**20
 arrays = hnp.arrays(
