@@ -4,7 +4,7 @@ A file for any mesh size is tried first. If the model's graph depends on the siz
 wrong on other meshes, the mesh of the training data is fixed and the metadata say why.
 """
 
-import time
+import timeit
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -51,10 +51,7 @@ _TIMED_CALLS = 5
 def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) -> dict[str, Any]:
     """Export the best weights of a run; returns path, dynamic axes, agreement and speed.
 
-    Args:
-        run: The run.
-        format_name: onnx or pt2.
-        target: New file; model.onnx or model.pt2 in the run folder by default.
+    The format is onnx or pt2; the new file is model.onnx or model.pt2 in the run folder by default.
     """
     target = Path(target or run.folder / f"model.{format_name}")
     _check_target(target, format_name)
@@ -72,12 +69,8 @@ def export_surrogate(
 ) -> dict[str, Any]:
     """Export any surrogate; see `export_run`.
 
-    Args:
-        surrogate: Model and normaliser.
-        target: New file.
-        format_name: onnx or pt2.
-        details: More JSON-ready metadata, such as `model`, the name of the model.
-        real: Real samples for the check, in the layout of `cato.export.graph`.
+    `details` are more JSON-ready metadata, such as `model`, the name of the model. `real` are real
+    samples for the check, in the layout of `cato.export.graph`.
     """
     kind = _check_target(target, format_name)
     metadata = _metadata(surrogate, {"model": type(surrogate.model).__name__} | (details or {}))
@@ -186,12 +179,7 @@ def largest_difference(portable: Portable, program: Program, case: str, arrays: 
 def milliseconds(program: Callable[[], Tensor]) -> float:
     """Median run time of a call."""
     program()  # the first call compiles and allocates
-    seconds = []
-    for _ in range(_TIMED_CALLS):
-        started = time.perf_counter()
-        program()
-        seconds.append(time.perf_counter() - started)
-    return 1000 * median(seconds)
+    return 1000 * median(timeit.repeat(program, number=1, repeat=_TIMED_CALLS))
 
 
 def _check_target(target: Path, format_name: str) -> Format:

@@ -320,8 +320,4 @@ def _as_float32(samples: np.ndarray, name: str, problem: Problem) -> np.ndarray:
 
 _JSON = Format("application/json", decode_json, encode_json)
 _NPZ = Format("application/x-npz", decode_npz, encode_npz)
-FORMATS = {
-    "application/json": _JSON,
-    "application/x-npz": _NPZ,
-    "application/octet-stream": _NPZ,
-}
+FORMATS = {"application/json": _JSON, "application/x-npz": _NPZ, "application/octet-stream": _NPZ}

@@ -130,7 +130,6 @@ def _restrict_hosts(app: "FastAPI", host: str) -> None:
 
 
 def _announce(models: "dict[str, ServedModel]", url: str, as_json: bool) -> None:
-    """Print the models and the URL."""
     from cato.serve.routes import ModelList
 
     if as_json:

@@ -35,7 +35,6 @@ class Service:
         self.metrics.models.set(len(models))
 
     def model(self, name: str) -> ServedModel:
-        """The model with this name."""
         if name not in self.models:
             known = ", ".join(self.models)
             raise HTTPException(404, f"no model {name[:80]!r} is served here; known are {known}")
@@ -109,7 +108,7 @@ async def _disconnected(request: Request) -> None:
         pass
 
 
-def _service(request: Request) -> Service:
+async def _service(request: Request) -> Service:
     service: Service = request.app.state.service
     return service
 
