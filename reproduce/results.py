@@ -35,7 +35,7 @@ Row = dict[str, Any]
 
 
 def save_results(path: Path, name: str, kind: str, results: Row) -> Row:
-    """Write a results file; returns its contents.
+    """Write a results file; returns its contents as they are read.
 
     Args:
         path: Where.
@@ -45,7 +45,7 @@ def save_results(path: Path, name: str, kind: str, results: Row) -> Row:
     """
     contents = {"format": FORMAT, "experiment": name, "kind": kind, **results}
     write_json(path, contents)
-    return contents
+    return read_results(path)
 
 
 def read_results(path: Path) -> Row:
