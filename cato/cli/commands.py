@@ -21,10 +21,8 @@ from cato.progress import note
 class Demo(Command):
     """Train, evaluate and report on Darcy flow in under five minutes."""
 
-    out: Path = Path("runs/demo")
-    """Run folder; an interrupted demo is resumed."""
-    minutes: float = 2.0
-    """Training time in minutes."""
+    out: Path = Path("runs/demo")  # Run folder; an interrupted demo is resumed.
+    minutes: float = 2.0  # Training time in minutes.
 
     def run(self) -> None:
         import torch
@@ -51,8 +49,7 @@ class Demo(Command):
 class Pretrained(Command):
     """List the models that come with cato, or show one."""
 
-    name: Positional[str] = ""
-    """A model's name, for its card."""
+    name: Positional[str] = ""  # A model's name, for its card.
 
     def run(self) -> None:
         from cato.cli.catalogue import pretrained_card, pretrained_table
@@ -68,22 +65,15 @@ class Pretrained(Command):
 class Generate(Command):
     """Generate the data of a benchmark. An interrupted call is resumed."""
 
-    benchmark: Positional[str]
-    """A benchmark, see `cato benchmarks`, or `all`."""
-    scale: str = "small"
-    """paper, small or smoke."""
-    seed: int = 0
-    """Seed of the samples."""
-    count: int | None = None
-    """Number of training samples; that of the scale by default."""
-    resolution: int | None = None
-    """Nodes per side; those of the scale by default."""
-    splits: tuple[str, ...] = ("train", "validation", "test")
-    """Splits to generate."""
+    benchmark: Positional[str]  # A benchmark, see `cato benchmarks`, or `all`.
+    scale: str = "small"  # paper, small or smoke.
+    seed: int = 0  # Seed of the samples.
+    count: int | None = None  # Number of training samples; that of the scale by default.
+    resolution: int | None = None  # Nodes per side; those of the scale by default.
+    splits: tuple[str, ...] = ("train", "validation", "test")  # Splits to generate.
     workers: int | None = None
     """Worker processes; one per core by default. Samples do not depend on it."""
-    out: Path = Path("data")
-    """Folder of the file."""
+    out: Path = Path("data")  # Folder of the file.
 
     def run(self) -> None:
         from cato.benchmarks import BENCHMARKS
@@ -119,8 +109,7 @@ class Generate(Command):
 class Benchmarks(Command):
     """List the benchmarks, or describe one."""
 
-    name: Positional[str] = ""
-    """A benchmark's name."""
+    name: Positional[str] = ""  # A benchmark's name.
 
     def run(self) -> None:
         from cato.benchmarks import BENCHMARKS, get_benchmark
@@ -152,8 +141,7 @@ class Benchmarks(Command):
 class Models(Command):
     """List the models, or show one with its settings."""
 
-    name: Positional[str] = ""
-    """A model's name, for its settings."""
+    name: Positional[str] = ""  # A model's name, for its settings.
 
     def run(self) -> None:
         from cato.cli.catalogue import model_card, model_table
@@ -175,21 +163,16 @@ class Train(Command):
     """A benchmark, see `cato benchmarks`; or a file or folder of your data, see `cato inspect`."""
     scale: str | None = None
     """paper (for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
-    model: str | None = None
-    """The model, see `cato models`; CATO by default."""
+    model: str | None = None  # The model, see `cato models`; CATO by default.
     original: Path | None = None
     """Folder with the published files of the benchmark, to train on them instead of generated data.
     The scale then selects the recipe only."""
-    coords: str | None = None
-    """Your data: fields that are coordinates, such as x,y."""
+    coords: str | None = None  # Your data: fields that are coordinates, such as x,y.
     inputs: str | None = None
     """Your data: fields that are inputs, such as k; frames of a time series as u[:10]."""
-    targets: str | None = None
-    """Your data: fields that are targets, such as p."""
-    out: Path | None = None
-    """New run folder; runs/BENCHMARK-SCALE-MODEL by default."""
-    resume: Path | None = None
-    """Resume the run in this folder instead of starting one."""
+    targets: str | None = None  # Your data: fields that are targets, such as p.
+    out: Path | None = None  # New run folder; runs/BENCHMARK-SCALE-MODEL by default.
+    resume: Path | None = None  # Resume the run in this folder instead of starting one.
 
     def run(self, overrides: list[str]) -> None:
         from cato.training.train import resume, train
@@ -232,8 +215,7 @@ class Train(Command):
 class Evaluate(RunCommand):
     """Measure the error of a model on held-out samples."""
 
-    split: str = "test"
-    """test or validation."""
+    split: str = "test"  # test or validation.
     resolution: int | None = None
     """Nodes per side, to evaluate at another resolution than the training's."""
 
@@ -285,8 +267,7 @@ class Report(RunCommand):
 class Export(RunCommand):
     """Export a model to a file that runs without cato."""
 
-    format: str = "onnx"
-    """onnx or pt2."""
+    format: str = "onnx"  # onnx or pt2.
     out: Path | None = None
     """New file; model.onnx or model.pt2 in the run folder by default (runs/pretrained/NAME for a
     pretrained model)."""
@@ -307,12 +288,9 @@ class Serve(Command):
 
     runs: Annotated[Positional[tuple[str, ...]], tyro.conf.arg(metavar="RUN")] = ()
     """Run folders or pretrained models, or NAME=RUN; all pretrained models by default."""
-    host: str = "127.0.0.1"
-    """Address to listen on; this machine only by default."""
-    port: int = 8000
-    """Port; 0 picks a free one."""
-    open: bool = False
-    """Open the explorer in a browser."""
+    host: str = "127.0.0.1"  # Address to listen on; this machine only by default.
+    port: int = 8000  # Port; 0 picks a free one.
+    open: bool = False  # Open the explorer in a browser.
 
     def run(self) -> None:
         from cato.serve.server import serve

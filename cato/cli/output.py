@@ -17,8 +17,7 @@ from cato.progress import is_first_process
 class Command:
     """Options of every command."""
 
-    json: bool = False
-    """Print one JSON object."""
+    json: bool = False  # Print one JSON object.
 
 
 @dataclass

@@ -33,18 +33,12 @@ class Inspect:
     file: Annotated[Positional[Path], tyro.conf.arg(metavar="FILE")]
     """HDF5, .npz, .mat, NetCDF, or a folder of VTK or other files, one per sample; or an .onnx or
     .pt2 file written by `cato export`."""
-    coords: str = ""
-    """Coordinate fields, such as x,y; the array coords by default."""
-    inputs: str = ""
-    """Input fields, such as k; for frames of a time series, u[:10]."""
-    targets: str = ""
-    """Target fields, such as p."""
-    periodic: tuple[int, ...] = ()
-    """Periodic mesh axes, counted from 0."""
-    seed: int = 0
-    """Seed of the split, if the file names none."""
-    json: bool = False
-    """Print one JSON object."""
+    coords: str = ""  # Coordinate fields, such as x,y; the array coords by default.
+    inputs: str = ""  # Input fields, such as k; for frames of a time series, u[:10].
+    targets: str = ""  # Target fields, such as p.
+    periodic: tuple[int, ...] = ()  # Periodic mesh axes, counted from 0.
+    seed: int = 0  # Seed of the split, if the file names none.
+    json: bool = False  # Print one JSON object.
 
     def run(self) -> None:
         """Read and check the file, and suggest the next command."""

@@ -74,10 +74,8 @@ class Evaluation:
     """Errors on a set of samples."""
 
     solutions: Tensor
-    errors: Tensor
-    """Relative L2 error of each sample."""
-    frame_errors: Tensor | None
-    """Mean error of each frame, for problems in time."""
+    errors: Tensor  # Relative L2 error of each sample.
+    frame_errors: Tensor | None  # Mean error of each frame, for problems in time.
     mean_predictor: float | None
     """Error of always predicting the mean of the training targets, as a baseline."""
     seconds_per_sample: float

@@ -49,28 +49,20 @@ GRADIENT_TERMS = ("gradient", "flux", "consistency", "gdl")
 class DataConfig:
     """Which data."""
 
-    root: str = "data"
-    """Folder of the data files; missing ones are generated there."""
-    seed: Seed = 0
-    """Seed of the samples; for user data, of the split."""
-    count: Count | None = None
-    """Number of training samples, if it differs from the scale's."""
-    resolution: Count | None = None
-    """Nodes per side, if it differs from the scale's."""
+    root: str = "data"  # Folder of the data files; missing ones are generated there.
+    seed: Seed = 0  # Seed of the samples; for user data, of the split.
+    count: Count | None = None  # Number of training samples, if it differs from the scale's.
+    resolution: Count | None = None  # Nodes per side, if it differs from the scale's.
     original: str | None = None
     """Folder of the published files of the benchmark, used instead of generated data."""
-    file: str | None = None
-    """File or folder of user data, used instead of a benchmark."""
+    file: str | None = None  # File or folder of user data, used instead of a benchmark.
     coords: str = ""
     """Fields of `file` that are coordinates, such as x,y; the documented layout by default."""
     inputs: str = ""
     """Fields of `file` that are inputs, such as k,u[:10] (frames of a time series)."""
-    targets: str = ""
-    """Fields of `file` that are targets."""
-    periodic: Axes = ()
-    """Periodic mesh axes of `file`, from 0."""
-    fingerprint: str = ""
-    """Fingerprint of the data in `file`; other data are refused."""
+    targets: str = ""  # Fields of `file` that are targets.
+    periodic: Axes = ()  # Periodic mesh axes of `file`, from 0.
+    fingerprint: str = ""  # Fingerprint of the data in `file`; other data are refused.
 
     @property
     def naming(self) -> Naming:
@@ -92,41 +84,29 @@ class DataConfig:
 class TrainConfig:
     """How to train."""
 
-    epochs: Count = 500
-    """Passes over the training samples."""
-    steps: Count | None = None
-    """Optimiser steps, instead of `epochs`."""
-    minutes: Positive | None = None
-    """Fit the schedule to this time, instead of `epochs`."""
-    batch_size: Count = 4
-    """Samples per optimiser step, over all processes."""
+    epochs: Count = 500  # Passes over the training samples.
+    steps: Count | None = None  # Optimiser steps, instead of `epochs`.
+    minutes: Positive | None = None  # Fit the schedule to this time, instead of `epochs`.
+    batch_size: Count = 4  # Samples per optimiser step, over all processes.
     frames_per_step: Count | None = None
     """Frames of a sample per step, drawn at random in each step; all by default. Problems in time
     only."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW for all parameters, or Muon for the matrices of the blocks and AdamW for the rest."""
-    learning_rate: Positive = 1e-3
-    """Peak learning rate of AdamW."""
+    learning_rate: Positive = 1e-3  # Peak learning rate of AdamW.
     muon_learning_rate: Positive = 2e-3
     """Peak learning rate of Muon, scaled to match AdamW's update size."""
-    weight_decay: NonNegative = 1e-5
-    """Decoupled weight decay."""
-    clip: NonNegative = 1.0
-    """Maximum norm of the gradient; 0 turns clipping off."""
-    seed: Seed = 0
-    """Seed of the initial weights and the order of the samples."""
+    weight_decay: NonNegative = 1e-5  # Decoupled weight decay.
+    clip: NonNegative = 1.0  # Maximum norm of the gradient; 0 turns clipping off.
+    seed: Seed = 0  # Seed of the initial weights and the order of the samples.
     checkpoint_minutes: Positive = 5.0
     """Maximum time between checkpoints; there is also one after every epoch."""
-    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """Kind of device."""
-    devices: Count = 1
-    """Number of devices; torchrun sets it to its number of processes."""
+    accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # Kind of device.
+    devices: Count = 1  # Number of devices; torchrun sets it to its number of processes.
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     """Several devices: ddp copies the model to each, fsdp shards its parameters."""
-    precision: Literal["32-true", "bf16-mixed"] = "32-true"
-    """Floating-point precision."""
-    compile: bool = False
-    """Use torch.compile (needs a C++ compiler on CPUs)."""
+    precision: Literal["32-true", "bf16-mixed"] = "32-true"  # Floating-point precision.
+    compile: bool = False  # Use torch.compile (needs a C++ compiler on CPUs).
 
 
 @dataclass(frozen=True)

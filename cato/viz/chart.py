@@ -28,8 +28,7 @@ class Space(NamedTuple):
     """The nodes of a sample in one space, as one panel of a figure."""
 
     title: str
-    nodes: np.ndarray
-    """(N, 2)."""
+    nodes: np.ndarray  # (N, 2).
     window: Window
     symbols: tuple[str, str] = ("ξ", "η")
     segments: np.ndarray | None = None

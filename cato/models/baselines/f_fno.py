@@ -29,10 +29,8 @@ from cato.problem import Problem
 class FFNOConfig(FourierConfig):
     """Settings of F-FNO."""
 
-    modes: tuple[Count, Count] = (16, 16)
-    """Frequencies kept along each axis, zero included."""
-    mlp_ratio: Count = 4
-    """Hidden width of the feed-forward networks, in units of the width."""
+    modes: tuple[Count, Count] = (16, 16)  # Frequencies kept along each axis, zero included.
+    mlp_ratio: Count = 4  # Hidden width of the feed-forward networks, in units of the width.
 
 
 class AxisSpectralConv(nn.Module):

@@ -55,12 +55,10 @@ _EPS = 1e-8
 class FactFormerConfig(PointConfig):
     """Settings of FactFormer."""
 
-    heads: Count = 4
-    """Attention heads M: kernels for each axis."""
+    heads: Count = 4  # Attention heads M: kernels for each axis.
     head_dim: Count = 32
     """Channels of the values of a head; heads × head_dim need not be the width."""
-    kernel_ratio: Count = 2
-    """Channels d of the queries and keys of a head, in units of `head_dim`."""
+    kernel_ratio: Count = 2  # Channels d of the queries and keys of a head, in units of `head_dim`.
 
 
 class AxisKernel(nn.Module):

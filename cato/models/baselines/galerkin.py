@@ -48,14 +48,10 @@ _EPSILON = 1e-7
 class GalerkinConfig(PointConfig):
     """Settings of the Galerkin transformer."""
 
-    hidden: Count = 128
-    """Hidden width of the layers' feed-forward networks."""
-    downscale: Count = 2
-    """Grids and meshes: nodes along an axis for one node that attends."""
-    decoder_width: Count = 32
-    """Grids and meshes: channels of the Fourier layers that read out."""
-    modes: Count = 12
-    """Grids and meshes: frequencies that the Fourier layers keep along each axis."""
+    hidden: Count = 128  # Hidden width of the layers' feed-forward networks.
+    downscale: Count = 2  # Grids and meshes: nodes along an axis for one node that attends.
+    decoder_width: Count = 32  # Grids and meshes: channels of the Fourier layers that read out.
+    modes: Count = 12  # Grids and meshes: frequencies that the Fourier layers keep along each axis.
 
 
 def interpolation(size: int, new_size: int, wraps: bool, like: Tensor) -> Tensor:

@@ -37,10 +37,8 @@ from cato.problem import Problem
 class GNOTConfig(PointConfig):
     """Settings of GNOT."""
 
-    num_experts: Count = 3
-    """Experts of each mixture."""
-    mlp_ratio: Positive = 2.0
-    """Hidden width of an expert and of the gates, in units of the width."""
+    num_experts: Count = 3  # Experts of each mixture.
+    mlp_ratio: Positive = 2.0  # Hidden width of an expert and of the gates, in units of the width.
 
 
 class LinearAttention(nn.Module):

@@ -54,18 +54,12 @@ class HTNetConfig(PointConfig):
 
     width: Count = 32
     """Channels C of the finest level; every coarser one has twice as many as the one before."""
-    depth: Count = 2
-    """Blocks on each level."""
-    levels: Count = 2
-    """Levels of the hierarchy."""
-    window: Count = 8
-    """Nodes w along each side of a window."""
-    mlp_ratio: Positive = 2.0
-    """Hidden width of the blocks' MLPs, in units of the level's width."""
-    spectral_layers: Count = 5
-    """Fourier layers of the decoder."""
-    modes: Count = 12
-    """Frequencies kept along each axis in the decoder."""
+    depth: Count = 2  # Blocks on each level.
+    levels: Count = 2  # Levels of the hierarchy.
+    window: Count = 8  # Nodes w along each side of a window.
+    mlp_ratio: Positive = 2.0  # Hidden width of the blocks' MLPs, in units of the level's width.
+    spectral_layers: Count = 5  # Fourier layers of the decoder.
+    modes: Count = 12  # Frequencies kept along each axis in the decoder.
 
 
 class WindowAttention(nn.Module):

@@ -42,20 +42,14 @@ from cato.problem import Problem
 class LSMConfig(GridConfig):
     """Settings of LSM."""
 
-    width: Count = 32
-    """Channels C of the finest level; must be a multiple of the heads."""
+    width: Count = 32  # Channels C of the finest level; must be a multiple of the heads.
     padding: Fraction = 0.0
     """Zeros after the end of every axis that is not periodic; patches have their own padding."""
-    levels: Count = 5
-    """Levels of the U-Net."""
-    patch: tuple[Count, Count] = (6, 6)
-    """Nodes of a patch along the two axes, on every level."""
-    tokens: Count = 4
-    """Latent tokens of a patch."""
-    basis: Annotated[int, Ge(2)] = 12
-    """Basis functions K; the update has period 2K in the token."""
-    heads: Count = 8
-    """Attention heads M."""
+    levels: Count = 5  # Levels of the U-Net.
+    patch: tuple[Count, Count] = (6, 6)  # Nodes of a patch along the two axes, on every level.
+    tokens: Count = 4  # Latent tokens of a patch.
+    basis: Annotated[int, Ge(2)] = 12  # Basis functions K; the update has period 2K in the token.
+    heads: Count = 8  # Attention heads M.
 
 
 class LatentBasis(nn.Module):

@@ -48,14 +48,10 @@ from cato.problem import Problem
 class OFormerConfig(PointConfig):
     """Settings of OFormer."""
 
-    width: Count = 64
-    """Channels C of the encoder and of each of its heads; even."""
-    heads: Count = 4
-    """Attention heads M, each as wide as the hidden state."""
-    mlp_ratio: Positive = 2.0
-    """Hidden width of the feed-forward networks, in units of the width."""
-    latent: Count = 128
-    """Channels of the decoder; even."""
+    width: Count = 64  # Channels C of the encoder and of each of its heads; even.
+    heads: Count = 4  # Attention heads M, each as wide as the hidden state.
+    mlp_ratio: Positive = 2.0  # Hidden width of the feed-forward networks, in units of the width.
+    latent: Count = 128  # Channels of the decoder; even.
     fourier_scale: Positive = 8.0
     """Deviation of the random frequencies of the query points, in turns per unit length."""
 

@@ -43,10 +43,8 @@ _MOMENTUM = 0.9
 class ONOConfig(PointConfig):
     """Settings of ONO; either stream has `width` channels."""
 
-    num_features: Count = 16
-    """Number of orthonormal features ψ in each block."""
-    mlp_ratio: Positive = 1.0
-    """Hidden width of the block's MLPs, in units of the width."""
+    num_features: Count = 16  # Number of orthonormal features ψ in each block.
+    mlp_ratio: Positive = 1.0  # Hidden width of the block's MLPs, in units of the width.
 
 
 class EfficientAttention(nn.Module):

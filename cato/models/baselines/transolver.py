@@ -28,8 +28,7 @@ from cato.models.shapes import Periodic
 class TransolverConfig(SkeletonConfig):
     """Settings of Transolver."""
 
-    slices: Count = 64
-    """Slices G per head."""
+    slices: Count = 64  # Slices G per head.
 
 
 class MeshSliceAttention(nn.Module):

@@ -34,10 +34,8 @@ _SLOPE = 0.1
 class UFNOConfig(FourierConfig):
     """Settings of U-FNO."""
 
-    depth: Count = 3
-    """Number of Fourier layers."""
-    u_depth: Count = 3
-    """Number of U-Fourier layers that follow."""
+    depth: Count = 3  # Number of Fourier layers.
+    u_depth: Count = 3  # Number of U-Fourier layers that follow.
 
 
 class Convolution(nn.Sequential):

@@ -38,8 +38,7 @@ _WIDTHS = (1.0, 1.5, 3.0, 6.0)
 class UNOConfig(GridConfig):
     """Settings of U-NO."""
 
-    width: Count = 32
-    """Channels C at full resolution; the coarsest level has six times as many."""
+    width: Count = 32  # Channels C at full resolution; the coarsest level has six times as many.
     modes: tuple[Count, Count] = (12, 12)
     """Frequencies that the finest mesh would keep along each axis, on either side of zero."""
 

@@ -41,14 +41,12 @@ from cato.problem import Problem
 class WMTConfig(FourierConfig):
     """Settings of WMT."""
 
-    width: Count = 36
-    """Channels of the hidden state; a multiple of the square of `polynomials`."""
+    width: Count = 36  # Channels of the hidden state; a multiple of the square of `polynomials`.
     padding: Fraction = 0.0
     """Zeros after the end of every axis that is not periodic, before it is made a power of two."""
     geo: GeoConfig = field(default_factory=lambda: GeoConfig(latent=(64, 64)))
     """How point clouds are seen; the latent grid should have powers of two."""
-    polynomials: Count = 3
-    """Legendre polynomials k along each axis of a cell."""
+    polynomials: Count = 3  # Legendre polynomials k along each axis of a cell.
 
 
 def multiwavelet_filter(k: int) -> np.ndarray:

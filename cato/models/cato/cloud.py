@@ -46,29 +46,23 @@ _EDGE_WIDTH = 32
 class CatoPCConfig(PointConfig):
     """Settings of CATO-PC."""
 
-    mlp_ratio: Positive = 2.0
-    """Hidden width of the block's MLP, in units of the width."""
+    mlp_ratio: Positive = 2.0  # Hidden width of the block's MLP, in units of the width.
     neighbours: Count = 16
     """Neighbours K of a point in the local operator, the point itself included."""
-    slices: Count = 64
-    """Slices per head of the physics attention."""
+    slices: Count = 64  # Slices per head of the physics attention.
     chart: ChartKind = "learned"
     """Coordinates that condition the lift and the messages: learned, or others for ablation."""
-    chart_hidden: Count = 64
-    """Hidden width of the learned chart."""
-    layer_scale: Positive = 1.0
-    """Initial value of the scales γ of the residual updates."""
+    chart_hidden: Count = 64  # Hidden width of the learned chart.
+    layer_scale: Positive = 1.0  # Initial value of the scales γ of the residual updates.
 
 
 class Graph(NamedTuple):
     """The neighbourhoods of a cloud, the same for all blocks."""
 
-    neighbours: Int[Tensor, "B N K"]
-    """Indices of each point's neighbours, itself first."""
+    neighbours: Int[Tensor, "B N K"]  # Indices of each point's neighbours, itself first.
     bias: Float[Tensor, "B N K"]
     """Added to attention scores: 0, or −∞ where the neighbour is missing in a small cloud."""
-    edges: Float[Tensor, "B N K E"]
-    """First layer of Φ_geo(g_ij)."""
+    edges: Float[Tensor, "B N K E"]  # First layer of Φ_geo(g_ij).
 
 
 class LocalOperator(nn.Module):

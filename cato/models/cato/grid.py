@@ -32,28 +32,20 @@ from cato.problem import Problem
 class CatoConfig(PointConfig):
     """Settings of CATO."""
 
-    heads: Count = 4
-    """Attention heads M; width must be a multiple of twice this."""
-    mlp_ratio: Positive = 2.0
-    """Hidden width of the block's MLP, in units of the width."""
+    heads: Count = 4  # Attention heads M; width must be a multiple of twice this.
+    mlp_ratio: Positive = 2.0  # Hidden width of the block's MLP, in units of the width.
     kernel: Annotated[int, Ge(0)] = 3
     """Nodes k along each axis of the local operator's stencil; odd, or 0 for no local operator."""
-    norm: bool = True
-    """Layer norms; identities otherwise, as in the paper's theory."""
-    axes: Axes = ()
-    """Mesh axes to attend along: 0 columns, 1 rows. Default: all."""
+    norm: bool = True  # Layer norms; identities otherwise, as in the paper's theory.
+    axes: Axes = ()  # Mesh axes to attend along: 0 columns, 1 rows. Default: all.
     chart: ChartKind = "learned"
     """Coordinates in which attention measures distance: learned, or others for ablation."""
-    chart_hidden: Count = 64
-    """Hidden width of the learned chart."""
-    share_qkv: bool = True
-    """One set of query, key and value projections for all axes."""
-    rotary_base: Positive = 100.0
-    """Base θ of the rotary frequencies."""
+    chart_hidden: Count = 64  # Hidden width of the learned chart.
+    share_qkv: bool = True  # One set of query, key and value projections for all axes.
+    rotary_base: Positive = 100.0  # Base θ of the rotary frequencies.
     rotary_scale: Positive = 10.0
     """Turn of the fastest rotary pair, in radians per unit of chart coordinate."""
-    learn_rotary_scale: bool = False
-    """Train the rotary scale, starting from `rotary_scale`."""
+    learn_rotary_scale: bool = False  # Train the rotary scale, starting from `rotary_scale`.
 
 
 class Cato(Operator):

@@ -46,12 +46,9 @@ from cato.problem import Problem
 class PointConfig:
     """Settings that all networks for points share."""
 
-    width: Count = 64
-    """Channels C of the hidden state."""
-    depth: Count = 4
-    """Number of layers L."""
-    heads: Count = 4
-    """Attention heads M; must divide the width."""
+    width: Count = 64  # Channels C of the hidden state.
+    depth: Count = 4  # Number of layers L.
+    heads: Count = 4  # Attention heads M; must divide the width.
 
 
 class PointOperator(Operator):
@@ -103,8 +100,7 @@ class PointOperator(Operator):
 class SkeletonConfig(PointConfig):
     """Settings of all networks with Transolver's skeleton."""
 
-    mlp_ratio: Positive = 1.0
-    """Hidden width of the block's MLP, in units of the width."""
+    mlp_ratio: Positive = 1.0  # Hidden width of the block's MLP, in units of the width.
     reference_grid: Annotated[int, Ge(0)] = 0
     """Nodes along each side of a grid on the unit square; its distances replace the coordinates.
     0 keeps the coordinates."""
@@ -158,20 +154,17 @@ class Skeleton(PointOperator):
 class GridConfig:
     """Settings that all grid networks share."""
 
-    width: Count = 64
-    """Channels C of the hidden state."""
+    width: Count = 64  # Channels C of the hidden state.
     padding: Fraction = 0.1
     """Zeros after the end of every axis that is not periodic, as a fraction of its nodes."""
-    geo: GeoConfig = field(default_factory=GeoConfig)
-    """Latent grid for point clouds."""
+    geo: GeoConfig = field(default_factory=GeoConfig)  # Latent grid for point clouds.
 
 
 @dataclass(frozen=True)
 class FourierConfig(GridConfig):
     """Settings that FNO and its relatives share."""
 
-    depth: Count = 4
-    """Number of layers L."""
+    depth: Count = 4  # Number of layers L.
     modes: tuple[Count, Count] = (12, 12)
     """Frequencies kept along each axis, on either side of zero."""
 

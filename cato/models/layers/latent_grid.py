@@ -48,12 +48,10 @@ Spectrum = Complex[Tensor, "B C K1 K2"]
 class GeoConfig:
     """How a grid network sees a point cloud; unused on grids and meshes."""
 
-    latent: tuple[Count, Count] = (48, 48)
-    """Nodes of the latent grid."""
+    latent: tuple[Count, Count] = (48, 48)  # Nodes of the latent grid.
     modes: tuple[Count, Count] = (12, 12)
     """Frequencies of the transforms from and to the points; at most half the latent nodes."""
-    hidden: Count = 128
-    """Width of the deformation network."""
+    hidden: Count = 128  # Width of the deformation network.
     code: Annotated[int, Ge(0)] = 0
     """Size of the learned shape code that the deformation sees; 0 for none."""
 
