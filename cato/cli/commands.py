@@ -76,20 +76,25 @@ class Generate(Command):
     out: Path = Path("data")  # Folder of the file.
 
     def run(self) -> None:
-        from cato.benchmarks import BENCHMARKS
         from cato.data.generate import generate_file
-        from cato.data.spec import DataSpec
 
-        names = list(BENCHMARKS) if self.benchmark == "all" else [self.benchmark]
-        specs = [  # all validated before the first is generated
-            DataSpec(name, self.scale, self.seed, self.count, self.resolution, self.splits)
-            for name in names
-        ]
+        specs = self.specs()  # all validated before the first is generated
         rows = [self._described(generate_file(spec, self.out, self.workers)) for spec in specs]
         if self.benchmark == "all":
             show_rows("generated", rows, self.json)
         else:
             show("generated", rows[0], self.json)
+
+    def specs(self) -> list[Any]:
+        """What to generate; raises if a benchmark, scale or size does not exist."""
+        from cato.benchmarks import BENCHMARKS
+        from cato.data.spec import DataSpec
+
+        names = BENCHMARKS if self.benchmark == "all" else [self.benchmark]
+        return [
+            DataSpec(name, self.scale, self.seed, self.count, self.resolution, self.splits)
+            for name in names
+        ]
 
     def _described(self, path: Path) -> dict[str, Any]:
         from cato.data.store import num_rejected, read_header
