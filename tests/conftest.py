@@ -2,6 +2,7 @@
 
 import os
 
+import pytest
 import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
@@ -24,3 +25,25 @@ torch.set_num_threads(1)
 settings.register_profile("fixed", derandomize=True, deadline=None)
 settings.register_profile("random", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS", "fixed"))
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory):
+    from cato.data.generate import generate
+
+    root = tmp_path_factory.mktemp("data")
+    generate("darcy", "smoke", root=root, workers=1)
+    return root
+
+
+@pytest.fixture
+def config_with(data_root):
+    """The smoke recipe of Darcy with some settings changed: config_with(train={"epochs": 2})."""
+    from cato.runs.settings import build_settings
+
+    defaults = {
+        "data": {"root": str(data_root)},
+        "model": {"width": 8, "depth": 1},
+        "train": {"accelerator": "cpu", "epochs": 2, "batch_size": 5},
+    }
+    return lambda **groups: build_settings("darcy", "smoke", "cato", defaults, groups)

@@ -171,7 +171,8 @@ def test_the_card_says_what_was_evaluated(name):
 
 
 def test_the_page_is_what_the_shipped_files_say(script):
-    assert script.PAGE.read_text() == script.page()
+    for path, text in script.pages().items():
+        assert (ROOT / path).read_text() == text
 
 
 def test_the_list_on_the_command_line(capsys):
@@ -213,7 +214,7 @@ def tiny(script, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         run = train(run_config(values, "test"), Path("trained"))
-        script.ship(run, Path("library/darcy"))
+        script.package(run, Path("library/darcy"))
     return folder
 
 
@@ -241,10 +242,10 @@ def test_an_unfinished_run_and_other_data_are_not_shipped(script, shipped):
     run = open_run("trained")
     run.write_log(run.log()[:1])
     with pytest.raises(InputError, match="not trained to the end"):
-        script.ship(run, shipped)
+        script.package(run, shipped)
     elsewhere = replace(run.config, data=replace(run.config.data, root="elsewhere"))
     with pytest.raises(InputError, match=r"in \./data"):
-        script.ship(replace(run, config=elsewhere), shipped)
+        script.package(replace(run, config=elsewhere), shipped)
 
 
 def test_nothing_is_written_into_the_library(shipped):
