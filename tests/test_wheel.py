@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -38,7 +39,12 @@ def run(*words: str | Path, cwd: Path, **variables: str) -> str:
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The sdist, and the wheel built from it."""
     folder = tmp_path_factory.mktemp("dist")
-    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, ROOT, cwd=folder)
+    # In a copy: setuptools builds inside the source folder, which two test processes share.
+    source = tmp_path_factory.mktemp("source")
+    shutil.copytree(ROOT / "cato", source / "cato", ignore=shutil.ignore_patterns("__pycache__"))
+    for path in (p for p in ROOT.iterdir() if p.is_file()):
+        shutil.copy(path, source)
+    run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, source, cwd=folder)
     (sdist,), (wheel,) = folder.glob("*.tar.gz"), folder.glob("*.whl")
     return {"sdist": sdist, "wheel": wheel}
 
