@@ -294,13 +294,12 @@ def test_a_study_measures_once_and_writes_its_page_and_charts(study):
     for name in ("bubble-darcy.png", "growth.png"):
         assert (root / "out" / name).read_bytes().startswith(b"\x89PNG")
     before = {path: path.stat().st_mtime_ns for path in (root / "runs").iterdir()}
-    repeated = again()
-    for counted in (
-        repeated,
-        results,
-    ):  # parameters are counted each time, with a date of their own
-        counted["parameters"] = [row | {"provenance": None} for row in counted["parameters"]]
-    assert repeated == results
+    # Parameters are counted each time and then have the date of that.
+    first, second = (
+        found | {"parameters": [row | {"provenance": None} for row in found["parameters"]]}
+        for found in (results, again())
+    )
+    assert first == second
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
