@@ -45,6 +45,8 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
             text = "/" if error is None else f"{error:.2%}"
             row.append(f"**{text}**" if error == lowest[name] else text)
         cells.append([*row, f"{ranks[model]:.1f}", f"{ranks_in_time[model]:.1f}"])
+    means = {row["benchmark"]: row["mean_predictor"] for row in rows}
+    cells.append(["*training mean*", *(f"{means[name]:.2%}" for name in BENCHMARKS), "", ""])
     titles = [get_benchmark(name).title for name in BENCHMARKS]
     header = ["model", *titles, "mean rank", "mean rank, equal time"]
     num_seeds, num_models = len(epochs["settings"]["seeds"]), len(ranks_in_time)
@@ -53,5 +55,7 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
         f"Relative L2 test error at `{epochs['settings']['scale']}` scale with "
         f"{epochs['settings']['share']:.0%} of the recipe's steps, mean of up to {num_seeds} "
         f"seeds; CATO-PC on point clouds. *Equal time*: rank among all {num_models} models after "
-        f"{time['settings']['minutes']:g} minutes of training on one thread.\n\n"
+        f"{time['settings']['minutes']:g} minutes of training on one thread. *Training mean*: "
+        f"error of always predicting it; a model near it has learnt nothing. The lead in mean "
+        f"rank is [within the spread](docs/results.md).\n\n"
     )
