@@ -91,11 +91,15 @@ def picture(page, selector="#prediction canvas"):
     return hashlib.sha256(data.encode()).hexdigest()
 
 
-def has_changed(page, before, selector="#prediction canvas"):
+def wait_until(page, condition):
     deadline = time.monotonic() + PATIENCE / 1000
-    while picture(page, selector) == before:
-        assert time.monotonic() < deadline, f"{selector} stays as it was"
+    while not condition():
+        assert time.monotonic() < deadline, "what the test waits for does not happen"
         page.wait_for_timeout(50)
+
+
+def has_changed(page, before, selector="#prediction canvas"):
+    wait_until(page, lambda: picture(page, selector) != before)
     return True
 
 
@@ -142,11 +146,18 @@ def test_painting_changes_the_prediction_and_the_server_gets_what_was_painted(vi
     drag(page, page.locator("#editor .stage").bounding_box(), (0.2, 0.6), (0.8, 0.7))
     assert has_changed(page, before)
     assert has_changed(page, medium, "#editor canvas")
-    values = unpack(sent[-1])[1]["values"]
-    top = len(values) - 1
     along = [(x, 0.7 - (x - 0.2) / 6) for x in (0.25, 0.5, 0.75)]  # y upwards, the page's downwards
-    assert all(values[round(x * top), round(y * top)] == 1 for x, y in along)
-    assert all(values[round(x * top), round((y - 0.3) * top)] == 0 for x, y in along)
+
+    def both_strokes_were_sent():
+        values = unpack(sent[-1])[1]["values"]
+        top = len(values) - 1
+        return all(
+            values[round(x * top), round(y * top)] == 1
+            and values[round(x * top), round((y - 0.3) * top)] == 0
+            for x, y in along
+        )
+
+    wait_until(page, both_strokes_were_sent)  # a request may still be waiting for the one before it
     page.click("#reset")
     page.click('[data-colour="1"]')
     page.wait_for_timeout(500)
