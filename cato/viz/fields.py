@@ -47,20 +47,10 @@ def draw_field(
     title: str = "",
     **style: Any,
 ) -> Collection | None:
-    """Draw one channel.
+    """Draw (N,) values at (N, D) nodes, `style` being `cmap`, `vmin` and `vmax`.
 
     Meshes of one axis are drawn as curves, clouds as points, of three axes as the middle slice.
-
-    Args:
-        axes: Where to draw.
-        problem: Gives geometry, mesh shape and window.
-        coords: (N, D).
-        values: (N,).
-        title: Title of the picture.
-        style: `cmap`, `vmin`, `vmax`.
-
-    Returns:
-        The picture to attach a colour bar to; None for curves.
+    Returns the picture to attach a colour bar to; None for curves.
     """
     axes.set_title(title, fontsize=9)
     if problem.dimension == 1:

@@ -1,8 +1,8 @@
-"""Figures of one sample with the surrogate's prediction.
+"""Figures of one sample: with the surrogate's prediction, and in the surrogate's chart.
 
-The layout depends on the problem. Steady: the inputs, and truth, prediction and error of every
-output. In time: rows of truth, prediction and error, columns of times. Outputs that are positions
-and displacements: the deformed mesh at some times.
+The layout of predictions depends on the problem. Steady: the inputs, and truth, prediction and
+error of every output. In time: rows of truth, prediction and error, columns of times. Outputs that
+are positions and displacements: the deformed mesh at some times.
 """
 
 from contextlib import suppress
@@ -38,44 +38,44 @@ from cato.viz.fields import (
     panel_height,
     show_window,
     value_limits,
+    window_of,
 )
 
 MAX_INPUTS = 4
 """Input channels shown of a steady problem."""
 NUM_FRAMES, NUM_DEFORMED = 5, 4
 """Frames shown of problems in time, and of deformed meshes."""
+CHARTS: dict[str, str] = {
+    "learned": "which was trained with the rest of the model",
+    "normalised": "each sample's bounding box scaled to [−1, 1]",
+    "raw": "the coordinates as the model gets them",
+}
+"""Descriptions of the kinds of charts."""
 AT_REST = -1
 """The step before the first frame."""
 
 
-class Slopes(NamedTuple):
-    """Norm (N,) of the gradient of the first output, and of its prediction."""
+class Row(NamedTuple):
+    """A field (N,) and its prediction, side by side."""
 
+    name: str
+    predicted_name: str
     truth: np.ndarray
     prediction: np.ndarray
-    is_flux: bool
-    """Whether the prediction is the model's flux head, not the gradient of its output."""
+    cmap: str = SEQUENTIAL
+    difference: str = "error"
 
 
 @dataclass(frozen=True)
 class Case:
-    """One sample and its prediction, without padding; a steady problem has one frame.
-
-    Attributes:
-        problem: The problem it is a sample of.
-        coords: (N, D).
-        inputs: (N, C_in).
-        truth: (T, N, C_out).
-        prediction: As `truth`.
-        slopes: Of the first output, on steady meshes only.
-    """
+    """One sample and its prediction, without padding; a steady problem has one frame."""
 
     problem: Problem
-    coords: np.ndarray
-    inputs: np.ndarray
-    truth: np.ndarray
-    prediction: np.ndarray
-    slopes: Slopes | None = None
+    coords: np.ndarray  # (N, D)
+    inputs: np.ndarray  # (N, C_in)
+    truth: np.ndarray  # (T, N, C_out)
+    prediction: np.ndarray  # As `truth`.
+    slopes: Row | None = None  # Gradient norms of the first output, on steady meshes only.
 
 
 def case_of(data: Dataset, index: int, surrogate: Surrogate) -> Case:
@@ -93,56 +93,38 @@ def case_of(data: Dataset, index: int, surrogate: Surrogate) -> Case:
     if problem.time == "steady" and problem.geometry != "cloud":
         with suppress(InputError):  # a folded mesh has no gradients
             slopes = _slopes(surrogate, problem, batch, solution)
-    return Case(
-        problem,
-        batch.coords[0, kept].numpy(),
-        batch.inputs[0, kept].numpy(),
-        frames(batch.targets[0]),
-        frames(solution),
-        slopes,
-    )
+    coords, inputs = batch.coords[0, kept].numpy(), batch.inputs[0, kept].numpy()
+    return Case(problem, coords, inputs, frames(batch.targets[0]), frames(solution), slopes)
 
 
 @torch.no_grad()
-def _slopes(surrogate: Surrogate, problem: Problem, batch: Batch, solution: torch.Tensor) -> Slopes:
+def _slopes(surrogate: Surrogate, problem: Problem, batch: Batch, solution: torch.Tensor) -> Row:
+    """Gradient norms; the prediction is the model's flux head, if it has one."""
     metric = inverse_metric(batch.coords[0], problem.shape, problem.periodic, problem.period)
 
     def norm(values: torch.Tensor) -> np.ndarray:
         slope = gradient(values, metric, problem.shape, problem.periodic)
         return slope[0, :, 0].norm(dim=-1).numpy()
 
-    truth = norm(batch.targets)
+    truth, name = norm(batch.targets), f"|∇ {output_names(problem)[0]}|"
     device = surrogate.device
     flux = surrogate(batch.coords.to(device), batch.inputs.to(device), shape=problem.shape).flux
     if flux is None:
-        return Slopes(truth, norm(solution[None]), is_flux=False)
-    return Slopes(truth, flux[0, :, 0].norm(dim=-1).float().cpu().numpy(), is_flux=True)
+        predicted = norm(solution[None])
+        return Row(f"{name}, truth", f"{name}, prediction", truth, predicted, ERROR)
+    predicted = flux[0, :, 0].norm(dim=-1).float().cpu().numpy()
+    return Row(f"{name}, truth", "|q|, flux head", truth, predicted, ERROR, f"|q| − {name}")
 
 
 def sample_figure(surrogate: Surrogate, data: Dataset, index: int, title: str = "") -> Figure:
     """One sample: inputs, and truth, prediction and error of every output."""
-    return draw_case(case_of(data, index, surrogate), title)
-
-
-def draw_case(case: Case, title: str = "") -> Figure:
-    """The figure of a sample that is already predicted."""
+    case = case_of(data, index, surrogate)
     if is_deformed(case.problem):
         return _deformed_figure(case, title)
     return _steady_figure(case, title) if case.problem.time == "steady" else _strips(case, title)
 
 
 # Steady problems.
-
-
-class Row(NamedTuple):
-    """A field (N,) and its prediction, side by side."""
-
-    name: str
-    predicted_name: str
-    truth: np.ndarray
-    prediction: np.ndarray
-    cmap: str = SEQUENTIAL
-    difference: str = "error"
 
 
 def _steady_figure(case: Case, title: str) -> Figure:
@@ -163,21 +145,9 @@ def _steady_figure(case: Case, title: str) -> Figure:
 
 def _steady_rows(case: Case) -> list[Row]:
     """All outputs and, on meshes, the gradient norm after the first one."""
-    outputs = output_names(case.problem)
-    rows = [
-        Row(f"{name}, truth", f"{name}, prediction", truth, prediction)
-        for name, truth, prediction in zip(
-            outputs, case.truth[0].T, case.prediction[0].T, strict=True
-        )
-    ]
-    if case.slopes is not None:
-        name, slopes = f"|∇ {outputs[0]}|", case.slopes
-        predicted, difference = f"{name}, prediction", "error"
-        if slopes.is_flux:
-            predicted, difference = "|q|, flux head", f"|q| − {name}"
-        truth = f"{name}, truth"
-        rows.insert(1, Row(truth, predicted, slopes.truth, slopes.prediction, ERROR, difference))
-    return rows
+    fields = zip(output_names(case.problem), case.truth[0].T, case.prediction[0].T, strict=True)
+    rows = [Row(f"{name}, truth", f"{name}, prediction", u, guess) for name, u, guess in fields]
+    return rows if case.slopes is None else [rows[0], case.slopes, *rows[1:]]
 
 
 def _draw_row(panels: np.ndarray, case: Case, row: Row) -> None:
@@ -285,22 +255,16 @@ def _frame_limits(case: Case, channel: int) -> dict[str, Any]:
 
 
 class Deformation:
-    """The frames of a deforming mesh.
-
-    Attributes:
-        positions: Positions of the nodes, (T, H, W, 2).
-        moved: Length of their displacements, (T, H, W).
-        rest: Positions before the first frame, (H, W, 2).
-    """
+    """The frames of a deforming mesh."""
 
     def __init__(self, case: Case, outputs: np.ndarray) -> None:
         channels = [case.problem.outputs.index(name) for name in DEFORMED]
         x, y, dx, dy = np.moveaxis(outputs[..., channels], -1, 0).reshape(
             4, -1, *case.problem.shape
         )
-        self.positions = np.stack([x, y], axis=-1)
-        self.moved = np.hypot(dx, dy)
-        self.rest = np.stack([x[0] - dx[0], y[0] - dy[0]], axis=-1)
+        self.positions = np.stack([x, y], axis=-1)  # (T, H, W, 2)
+        self.moved = np.hypot(dx, dy)  # Length of the displacements, (T, H, W).
+        self.rest = np.stack([x[0] - dx[0], y[0] - dy[0]], axis=-1)  # Before the first frame.
 
 
 def _deformed_figure(case: Case, title: str) -> Figure:
@@ -314,8 +278,7 @@ def _deformed_figure(case: Case, title: str) -> Figure:
     steps = evenly_spread(len(truth.moved), NUM_DEFORMED)
     size = (10.6, (len(steps) + 1) * deformed_height(window, 3.1) + 0.5)
     figure, axes = new_figure(len(steps) + 1, 3, size, title)
-    draw_rest(axes[0, 0], case, window)
-    axes[0, 0].set_title(rest_title(case), fontsize=9)
+    draw_rest(axes[0, 0], case, window, fontsize=9)
     for step, (left, middle, right) in zip(steps, axes[1:], strict=True):
         nodes = truth.positions[step]
         draw_mesh_at(left, case, window, step, nodes, truth.moved[step], **limits)
@@ -332,16 +295,12 @@ def _deformed_figure(case: Case, title: str) -> Figure:
     return figure
 
 
-def draw_rest(axes: Axes, case: Case, window: Window) -> None:
+def draw_rest(axes: Axes, case: Case, window: Window, fontsize: float) -> None:
     """The inputs: the undeformed mesh, and the die if there is one."""
     show_window(axes, window)
     draw_mesh(axes, Deformation(case, case.truth).rest)
     _draw_die(axes, case, window, AT_REST)
-
-
-def rest_title(case: Case) -> str:
-    """Title of the picture of the inputs."""
-    return "input: " + " and ".join((*case.problem.inputs, "mesh at rest"))
+    axes.set_title("input: " + " and ".join((*case.problem.inputs, "mesh at rest")), size=fontsize)
 
 
 def draw_mesh_at(
@@ -397,3 +356,50 @@ def with_unit(case: Case, label: str) -> str:
     """The label with the unit of length, if there is one."""
     unit = view_of(case.problem).unit
     return f"{label} ({unit})" if unit else label
+
+
+# Charts.
+
+
+def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure | None:
+    """The nodes of a sample in the plane and in the chart; None for models without a chart."""
+    problem = data.problem
+    if surrogate.chart_kind is None or problem.dimension != 2:
+        return None
+    batch = data.batch([index])
+    # Without padding: the normalised chart depends on all points it gets.
+    coords = batch.coords if batch.mask is None else batch.coords[:, batch.mask[0]]
+    zeta = surrogate.charted(coords.to(surrogate.device))
+    assert zeta is not None
+    nodes, charted = coords[0].numpy(), zeta[0].cpu().numpy()
+    figure, axes = new_figure(1, 2, (8.0, 3.9))
+    physical = "physical points" if problem.geometry == "cloud" else "physical grid"
+    for panel, title, places, window, (x, y) in (
+        (axes[0, 0], physical, nodes, window_of(problem, nodes), "xy"),
+        (axes[0, 1], f"{surrogate.chart_kind} chart", charted, Window.around(charted), "ξη"),
+    ):
+        draw_grid(panel, problem, places, nodes[:, 0])
+        panel.set_title(title, fontsize=9)
+        limits = {"xlim": (window.left, window.right), "ylim": (window.bottom, window.top)}
+        panel.set(xlabel=x, ylabel=y, **limits)
+    return figure
+
+
+def draw_grid(axes: Axes, problem: Problem, nodes: np.ndarray, colour: np.ndarray) -> None:
+    """Mesh lines, or the points of a cloud coloured by (N,) values."""
+    if problem.geometry == "cloud":
+        axes.scatter(nodes[:, 0], nodes[:, 1], c=colour, s=5)
+    else:
+        draw_mesh(axes, nodes.reshape(*problem.shape, 2), ("tab:blue", "tab:orange"), width=0.6)
+
+
+def describe_chart(surrogate: Surrogate) -> str:
+    """A sentence on the kind of chart, and on its use in CATO (meshes) or CATO-PC (clouds)."""
+    kind = surrogate.chart_kind
+    assert kind is not None
+    chart = f"the {kind} chart, {CHARTS[kind]}"
+    if surrogate.problem.geometry == "cloud":
+        return (
+            f"In addition to the coordinates, the lift and the messages between points use {chart}."
+        )
+    return f"Attention measures distance in {chart}."

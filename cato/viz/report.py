@@ -16,9 +16,8 @@ from cato.models.registry import model_entry
 from cato.problem import Problem
 from cato.runs.folder import Run
 from cato.surrogate import Surrogate
-from cato.viz.chart import chart_figure, describe_chart
 from cato.viz.fields import new_figure
-from cato.viz.figures import sample_figure
+from cato.viz.figures import chart_figure, describe_chart, sample_figure
 from cato.viz.pages import render
 
 

@@ -38,7 +38,6 @@ from cato.viz.figures import (
     draw_input,
     draw_mesh_at,
     draw_rest,
-    rest_title,
     with_unit,
 )
 
@@ -170,8 +169,7 @@ def _deformed(answers: Sequence[Answer], title: str) -> Figure:
         values[0].set_ylabel(view_of(case.problem).time_title(step), fontsize=9)
         colour_bar(drawn, list(values), with_unit(case, "moved"))
         colour_bar(apart, list(errors[1:]), with_unit(case, "off by"))
-    draw_rest(axes[1, 0], case, window)
-    axes[1, 0].set_title(rest_title(case), fontsize=8)
+    draw_rest(axes[1, 0], case, window, fontsize=8)
     axes[0, 0].set_title("truth", fontsize=9)
     for panel, answer in zip(axes[0, 1:], answers, strict=True):
         panel.set_title(answer.title, fontsize=9)

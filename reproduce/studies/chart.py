@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from matplotlib.collections import LineCollection
 
 from cato.benchmarks import get_benchmark
 from cato.benchmarks.view import Window
@@ -31,7 +32,8 @@ from cato.runs.folder import Run
 from cato.runs.load import load_splits, load_surrogate
 from cato.runs.settings import Changes, RunConfig
 from cato.surrogate import Surrogate
-from cato.viz.chart import Space, spaces_figure
+from cato.viz.fields import new_figure
+from cato.viz.figures import draw_grid
 from reproduce.experiment import Experiment
 from reproduce.figures import save_figure
 from reproduce.results import Row, by_benchmark, outcome, percent, provenance_of
@@ -249,18 +251,30 @@ def describe(data: Dataset, samples: Sequence[np.ndarray]) -> dict[str, Any]:
 
 
 def _picture(run: Run, data: Dataset, shown: dict[str, list[np.ndarray]], out: Path) -> None:
-    """The first test sample in several spaces, with the principal axes of all samples."""
-    spaces: list[Space] = []
-    for title, samples in shown.items():
-        found = principal(np.concatenate(samples))
-        shares = " / ".join(f"{share:.1%}" for share in found.shares)
-        words = f"{title}\nvariance {shares}, dimension {found.dimension:.3f}"
-        symbols = ("ξ", "η") if spaces else ("x", "y")
-        window = Window.around(samples[0])
-        spaces.append(Space(words, samples[0], window, symbols, found.segments))
+    """The first test sample in several spaces, with the principal axes of all samples.
+
+    Panels have true proportions, in squares around their nodes; clouds are coloured by their x.
+    """
     config = run.config
     title = f"{model_entry(config.model_name).title} on {get_benchmark(config.benchmark).title}"
-    figure = spaces_figure(data.problem, spaces, title, in_proportion=True)
+    figure, axes = new_figure(1, len(shown), (4.0 * len(shown), 4.5), title)
+    physical = next(iter(shown.values()))[0]
+    for panel, (space, samples) in zip(axes.flat, shown.items(), strict=True):
+        nodes = samples[0]
+        draw_grid(panel, data.problem, nodes, physical[:, 0])
+        found = principal(np.concatenate(samples))
+        for width, colour in ((3.6, "white"), (1.8, "black")):
+            lines = LineCollection(list(found.segments), colors=colour, linewidths=width)
+            lines.set_zorder(5)
+            panel.add_collection(lines)
+        shares = " / ".join(f"{share:.1%}" for share in found.shares)
+        words = f"{space}\nvariance {shares}, dimension {found.dimension:.3f}"
+        panel.set_title(words, fontsize=9)
+        symbols = "xy" if nodes is physical else "ξη"
+        panel.set(xlabel=symbols[0], ylabel=symbols[1], aspect="equal")
+        window = Window.around(nodes)
+        x, y, half = window.left + window.right, window.bottom + window.top, max(window.size) / 2
+        panel.set(xlim=(x / 2 - half, x / 2 + half), ylim=(y / 2 - half, y / 2 + half))
     save_figure(figure, out / f"chart-{config.benchmark}.png")
 
 

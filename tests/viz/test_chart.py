@@ -9,7 +9,7 @@ from cato.inference.evaluate import solve_all
 from cato.models.registry import build_model, model_entry
 from cato.problem import Problem
 from cato.surrogate import Surrogate
-from cato.viz.chart import chart_figure, describe_chart
+from cato.viz.figures import chart_figure, describe_chart
 
 GEOMETRIES = {"cato": "mesh", "cato_pc": "cloud"}
 
