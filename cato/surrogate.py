@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from cato.data.arrays import channel_names, require_finite
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
@@ -166,12 +167,14 @@ class Surrogate(nn.Module):
         Returns:
             (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy.
         """
-        flat, nodes, shape = self.checked(inputs, coords)
+        values, nodes = self.checked(inputs, coords)
+        shape: tuple[int, ...] = tuple(values.shape[1:-1])
+        flat, nodes = values.flatten(1, -2), nodes.flatten(1, -2).expand(len(values), -1, -1)
         was_training = self.training
         self.eval()
         solutions = [
             self.solve(
-                nodes.expand(len(flat), -1, -1)[first : first + batch_size],
+                nodes[first : first + batch_size],
                 flat[first : first + batch_size],
                 shape=shape,
             )
@@ -182,47 +185,56 @@ class Surrogate(nn.Module):
         return solution.cpu().numpy() if isinstance(inputs, np.ndarray) else solution
 
     def checked(
-        self, inputs: Array, coords: Array | None = None
-    ) -> tuple[Float[Tensor, "S N C_in"], Float[Tensor, "#S N D"], tuple[int, ...]]:
-        """The validated arrays of `predict` with flat nodes, and the mesh shape."""
-        values = _as_tensor(inputs, "inputs").to(self.device)
-        problem = self.problem
-        num_axes = len(problem.shape)
+        self, inputs: Array | None, coords: Array | None = None
+    ) -> tuple[Float[Tensor, "S *mesh C_in"], Float[Tensor, "#S *mesh D"]]:
+        """The validated arrays of `predict`; inputs may be missing if they have no channels."""
+        problem, num_axes = self.problem, len(self.problem.shape)
+        nodes = None if coords is None else _as_tensor(coords, "coords")
+        if nodes is not None and nodes.ndim == num_axes + 1:
+            nodes = nodes[None]
+        if inputs is not None:
+            values = _as_tensor(inputs, "inputs")
+        elif problem.num_inputs:
+            raise InputError(f"inputs are missing; their channels are {', '.join(problem.inputs)}")
+        elif nodes is None:
+            raise InputError("coords are missing; they are the only input of this model")
+        else:
+            values = nodes[..., :0]
         if values.ndim != num_axes + 2 or values.shape[-1] != problem.num_inputs:
+            expected = ["samples", *problem.shape, problem.num_inputs]
             raise InputError(
-                f"inputs must have shape (samples, {', '.join(num_axes * 'n')}, "
-                f"{problem.num_inputs}) with channels {problem.inputs}; got {tuple(values.shape)}"
+                f"inputs must have shape [{', '.join(map(str, expected))}], channels "
+                f"({', '.join(problem.inputs)}) last, or the same on another mesh with {num_axes} "
+                f"axes; got {list(values.shape)}"
             )
         if not len(values):
-            raise InputError("inputs hold no sample")
+            raise InputError("inputs contain no sample; give at least one")
         shape: tuple[int, ...] = tuple(values.shape[1:-1])
-        if coords is None:
+        if nodes is None:
             if self.coords is None or shape != problem.shape:
+                ours = "nodes that differ by sample" if self.coords is None else problem.shape
                 raise InputError(
-                    f"coords are needed: the model was trained on {problem.shape} nodes"
-                    f"{'' if self.coords is not None else ' that differ between samples'} "
-                    f"and the inputs have {shape}"
+                    f"coords are required: the model was trained on {ours}; the inputs have {shape}"
                 )
-            return values.flatten(1, -2), self.coords[None], shape
-        nodes = _as_tensor(coords, "coords").to(self.device)
-        if nodes.ndim == num_axes + 1:
-            nodes = nodes[None]
-        one: tuple[int, ...] = (*shape, problem.dimension)
-        count = len(values)
-        if tuple(nodes.shape[1:]) != one or len(nodes) not in (1, count):
+            nodes = self.coords.unflatten(0, shape)[None]
+        shared = (*shape, problem.dimension)
+        if nodes.shape[1:] != shared or len(nodes) not in (1, len(values)):
+            assert coords is not None
             raise InputError(
-                f"coords must have shape {one} or {(count, *one)} to fit the inputs; "
-                f"got {tuple(nodes.shape)}"
+                f"coords must have shape {list(shared)} or {[len(values), *shared]} to match the "
+                f"inputs; got {list(coords.shape)}"
             )
-        return values.flatten(1, -2), nodes.flatten(1, -2), shape
+        for name, array in (("inputs", values), ("coords", nodes)):
+            if not torch.isfinite(array).all():
+                require_finite(array.cpu().numpy(), name, channel_names(problem)[name])
+        return values.to(self.device), nodes.to(self.device)
 
 
-def _as_tensor(array: Array, what: str) -> Tensor:
+def _as_tensor(array: np.ndarray | Tensor, what: str) -> Tensor:
+    if isinstance(array, np.ndarray) and array.dtype.kind in "fiu":
+        with np.errstate(over="ignore"):  # too large for float32 is infinite, and reported as such
+            array = np.require(array, np.float32, ["C", "W"])
     try:
-        tensor = torch.as_tensor(array, dtype=torch.float32)
+        return torch.as_tensor(array, dtype=torch.float32)
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} must be an array of numbers ({error})") from None
-    bad = (~torch.isfinite(tensor)).nonzero()
-    if len(bad):
-        raise InputError(f"{what}: NaN or infinite value at index {tuple(bad[0].tolist())}")
-    return tensor

@@ -123,11 +123,11 @@ def test_predict_keeps_training_mode():
         (np.zeros((2, 4, 3, 2)), None, "inputs must have shape"),
         (np.zeros((4, 3, 1)), None, "inputs must have shape"),
         (np.zeros((0, 4, 3, 1)), None, "no sample"),
-        (np.zeros((2, 8, 5, 1)), None, "coords are needed"),
-        (np.zeros((2, 3, 4, 1)), None, "coords are needed"),  # as many nodes, another mesh
-        (np.array([np.nan]), None, "NaN or infinite value at index"),
+        (np.zeros((2, 8, 5, 1)), None, "coords are required"),
+        (np.zeros((2, 3, 4, 1)), None, "coords are required"),  # as many nodes, another mesh
+        (np.full((2, 4, 3, 1), np.nan), None, "NaN or infinite"),
         (np.zeros((2, 4, 3, 1)), np.zeros((3, 4, 3, 2)), "coords must have shape"),
-        (np.full((2, 4, 3, 1), np.inf), None, "NaN or infinite value at index"),
+        (np.full((2, 4, 3, 1), np.inf), None, "NaN or infinite"),
         (np.array([["x"]]), None, "array of numbers"),
     ],
 )

@@ -162,37 +162,20 @@ def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> Us
 def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
     """The arrays `inputs`, `coords` and `targets` in the layout of `Surrogate.predict`."""
     file, problem = open_npz(source), surrogate.problem
-    arrays = {
-        name: file.read(name) for name in ("inputs", "coords", "targets") if name in file.shapes
-    }
-    if "inputs" not in arrays:
-        if problem.num_inputs or "coords" not in arrays:
-            found = ", ".join(sorted(file.shapes)) or "nothing"
-            needed = "inputs" if problem.num_inputs else "coords"
-            raise InputError(f"{source} has no array {needed!r}, only {found}")
-        nodes = arrays["coords"]  # the mesh is the only input
-        num_samples = len(nodes) if nodes.ndim == len(problem.shape) + 2 else 1
-        mesh = nodes.shape[-1 - len(problem.shape) : -1]
-        arrays["inputs"] = np.zeros((num_samples, *mesh, 0), np.float32)
+    given = [file.read(n) if n in file.shapes else None for n in ("inputs", "coords", "targets")]
     try:
-        surrogate.checked(arrays["inputs"], arrays.get("coords"))
+        inputs, coords = (array.cpu().numpy() for array in surrogate.checked(*given[:2]))
     except InputError as error:
-        raise InputError(f"{source}: {error}") from None
-    inputs, targets = arrays["inputs"].astype(np.float32), arrays.get("targets")
+        found = ", ".join(sorted(file.shapes)) or "nothing"
+        raise InputError(f"{source} with arrays {found}: {error}") from None
+    targets = given[2]
     if targets is not None and targets.shape[:1] != inputs.shape[:1]:
         raise InputError(f"{source}: targets are {targets.shape}, but inputs {inputs.shape}")
-    if "coords" in arrays:
-        coords = arrays["coords"].astype(np.float32)
-    else:
-        assert surrogate.coords is not None
-        coords = surrogate.coords.cpu().numpy().reshape(*problem.shape, problem.dimension)
-    if coords.ndim == inputs.ndim and len(coords) == 1:
-        coords = coords[0]  # shared by all samples
-    per_sample = coords.ndim == inputs.ndim
+    nodes = list(coords) * (len(inputs) // len(coords))  # one array if samples share a mesh
     samples = [
         UserSample(
             f"{source}, sample {i}",
-            coords[i] if per_sample else coords,
+            nodes[i],
             inputs[i],
             None if targets is None else targets[i].astype(np.float32),
         )

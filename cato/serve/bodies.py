@@ -21,10 +21,10 @@ from typing import Any, Literal
 import numpy as np
 from fastapi import HTTPException
 
-from cato.data.arrays import channel_names, require_finite, require_uniform
+from cato.data.arrays import require_uniform
 from cato.data.formats import npy_header
 from cato.errors import InputError
-from cato.problem import MIN_NODES, Problem
+from cato.problem import MIN_NODES
 from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.models import ServedModel
 from cato.serve.settings import ServeSettings
@@ -94,15 +94,11 @@ def _json_array(value: Any, name: str) -> np.ndarray:
         or not all(type(size) is int and 0 <= size < 2**31 for size in shape)
     ):
         raise InputError(f"{name}.shape must be a list of at most {MAX_AXES} sizes")
-    if not isinstance(values, list):
-        raise InputError(f"{name}.values must be a list of numbers, not {_kind(values)}")
-    numbers = _numbers(values, f"{name}.values")
-    if numbers.shape != (prod(shape),):
+    if not isinstance(values, list) or list in map(type, values) or len(values) != prod(shape):
         raise InputError(
-            f"{name}.values must be a flat list of {prod(shape)} numbers for shape {shape}; "
-            f"got {' × '.join(map(str, numbers.shape))}"
+            f"{name}.values must be a flat list of {prod(shape)} numbers for shape {shape}"
         )
-    return _reshape(numbers, shape, name)
+    return _reshape(_numbers(values, f"{name}.values"), shape, name)
 
 
 def _reshape(
@@ -115,37 +111,26 @@ def _reshape(
 
 
 def _numbers(values: list[Any], name: str) -> np.ndarray:
-    try:
-        # Checked before NumPy sees it: one long string would make every element as long.
-        offender = "" if _are_numbers(values) else _first_offender(values, name)
-        array = None if offender else np.asarray(values)
-    except (ValueError, OverflowError, RecursionError):
-        raise InputError(
-            f"{name}: all lists on one level must have the same length, with at most 64 levels"
-        ) from None
-    if array is None or array.dtype.kind not in "fiu":  # large integers become objects
-        raise InputError(
-            f"{name} must contain numbers only{offender or _first_offender(values, name)}"
-        )
-    return array
-
-
-def _are_numbers(values: list[Any]) -> bool:
-    """Whether nested lists contain only numbers; fast, one level at a time."""
-    while (kinds := set(map(type, values))) == {list}:
+    """An array from nested lists, one level at a time."""
+    shape = [len(values)]
+    while list in (kinds := set(map(type, values))):
+        lengths = set(map(len, values)) if kinds == {list} else set()
+        if len(lengths) != 1 or len(shape) == MAX_AXES:
+            raise InputError(
+                f"{name}: all lists on one level must have the same length, with at most "
+                f"{MAX_AXES} levels"
+            )
+        shape += lengths
         values = list(chain.from_iterable(values))
-    return kinds <= {int, float}
-
-
-def _first_offender(values: list[Any], path: str) -> str:
-    """Where a nested list contains something else than a number, for a message."""
-    for index, value in enumerate(values):
-        if isinstance(value, list):
-            if found := _first_offender(value, f"{path}[{index}]"):
-                return found
-        elif type(value) not in (int, float) or (type(value) is int and abs(value) >= 2**63):
-            return f"; {path}[{index}] is {_kind(value)}"
-    return ""
+    # Checked before NumPy sees it: one long string would make every element as long.
+    array = np.asarray(values) if kinds <= {int, float} else None
+    if array is not None and array.dtype.kind in "fiu":  # large integers become objects
+        return array.reshape(shape)
+    for index, value in zip(np.ndindex(*shape), values, strict=True):
+        if type(value) is not float and (type(value) is not int or abs(value) >= 2**63):
+            place = "".join(f"[{i}]" for i in index)
+            break
+    raise InputError(f"{name} must contain numbers only; {name}{place} is {_kind(value)}")
 
 
 def _kind(value: Any) -> str:
@@ -248,74 +233,27 @@ def validate(
     arrays: dict[str, np.ndarray], model: ServedModel, settings: ServeSettings
 ) -> PredictRequest:
     """The arrays as float32 with samples first; raises with the reason if they do not fit."""
-    problem = model.problem
-    inputs, coords = arrays.get("inputs"), arrays.get("coords")
-    if inputs is None:
-        inputs = _empty_inputs(problem, coords)
-    _check_layout(inputs, problem)
-    num_samples, shape = len(inputs), inputs.shape[1:-1]
+    problem, given = model.problem, [arrays.get(name) for name in FIELDS]
+    sizes = next((array.shape[:-1] for array in given if array is not None), ())
+    num_axes = len(problem.shape)
+    num_samples, num_nodes = prod(sizes[:-num_axes]), prod(sizes[-num_axes:])
     if num_samples > settings.max_samples:
         raise HTTPException(
             413, f"{num_samples} samples in one request, the limit is {settings.max_samples}"
         )
-    if prod(shape) > max(settings.max_nodes, problem.num_nodes):
-        raise HTTPException(
-            413, f"{prod(shape)} nodes per sample, the limit is {settings.max_nodes}"
-        )
-    inputs = _as_float32(inputs, "inputs", problem)
-    if coords is None:
-        if not model.has_coords or shape != problem.shape:
-            ours = f"{problem.shape} nodes" if model.has_coords else "nodes that differ by sample"
-            raise InputError(
-                f"coords are required: {model.name} was trained on {ours}; the inputs have {shape}"
-            )
-        return PredictRequest(model, inputs, None)
-    shared, by_sample = (*shape, problem.dimension), (num_samples, *shape, problem.dimension)
-    if coords.shape not in (shared, by_sample):
-        raise InputError(
-            f"coords must have shape {list(shared)} or {list(by_sample)} to match the inputs; "
-            f"got {list(coords.shape)}"
-        )
-    coords = _as_float32(coords if coords.shape == by_sample else coords[None], "coords", problem)
-    if problem.geometry == "grid":
-        require_uniform(coords, "coords")
-    return PredictRequest(model, inputs, np.broadcast_to(coords, by_sample))
-
-
-def _empty_inputs(problem: Problem, coords: np.ndarray | None) -> np.ndarray:
-    """Inputs without channels, for problems whose only input is the mesh."""
-    if problem.num_inputs:
-        raise InputError(f"inputs are missing; their channels are {', '.join(problem.inputs)}")
-    if coords is None:
-        raise InputError("coords are missing; they are the only input of this model")
-    if coords.ndim == len(problem.shape) + 1:
-        coords = coords[None]
-    return np.zeros((*coords.shape[:-1], 0), np.float32)
-
-
-def _check_layout(inputs: np.ndarray, problem: Problem) -> None:
-    num_axes = len(problem.shape)
-    if inputs.ndim != num_axes + 2 or inputs.shape[-1] != problem.num_inputs:
-        channels = f"channels ({', '.join(problem.inputs)})" if problem.inputs else "no channels"
-        expected = ["samples", *problem.shape, problem.num_inputs]
-        raise InputError(
-            f"inputs must have shape [{', '.join(map(str, expected))}], {channels} last, or the "
-            f"same on another mesh with {num_axes} axes; got {list(inputs.shape)}"
-        )
-    if not len(inputs):
-        raise InputError("inputs contain no sample; send at least one")
+    if num_nodes > max(settings.max_nodes, problem.num_nodes):
+        raise HTTPException(413, f"{num_nodes} nodes per sample, the limit is {settings.max_nodes}")
+    inputs, coords = (array.cpu().numpy() for array in model.surrogate.checked(*given))
     minimum = 1 if problem.geometry == "cloud" else MIN_NODES
     if min(inputs.shape[1:-1]) < minimum:
         raise InputError(
             f"every mesh axis needs at least {minimum} nodes; got {list(inputs.shape[1:-1])}"
         )
-
-
-def _as_float32(samples: np.ndarray, name: str, problem: Problem) -> np.ndarray:
-    with np.errstate(over="ignore"):  # overflow becomes infinite and is reported as such
-        samples = samples.astype(np.float32)
-    require_finite(samples, name, channel_names(problem)[name])
-    return samples
+    if "coords" not in arrays:
+        return PredictRequest(model, inputs, None)
+    if problem.geometry == "grid":
+        require_uniform(coords, "coords")
+    return PredictRequest(model, inputs, np.broadcast_to(coords, (len(inputs), *coords.shape[1:])))
 
 
 _JSON = Format("application/json", decode_json, encode_json)

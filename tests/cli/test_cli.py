@@ -310,12 +310,12 @@ def test_run_without_weights(run, capsys):
 @pytest.mark.parametrize(
     ("arrays", "words"),
     [
-        ({"outputs": np.zeros((1, 15, 15, 1))}, "no array 'inputs'"),
+        ({"outputs": np.zeros((1, 15, 15, 1))}, "with arrays outputs: inputs are missing"),
         ({"inputs": np.zeros((0, 15, 15, 1))}, "no sample"),
         ({"inputs": np.zeros((1, 15, 15, 2))}, "inputs must have shape"),
         ({"inputs": np.zeros((15, 15))}, "inputs must have shape"),
-        ({"inputs": np.zeros((1, 1, 15, 1))}, "coords are needed"),
-        ({"inputs": np.full((2, 15, 15, 1), np.nan)}, "NaN or infinite value at index (0"),
+        ({"inputs": np.zeros((1, 1, 15, 1))}, "coords are required"),
+        ({"inputs": np.full((2, 15, 15, 1), np.nan)}, "values of sample 0 are NaN or infinite"),
         ({"inputs": np.full((1, 15, 15, 1), "a")}, "array of numbers"),
         ({"inputs": np.zeros((1, 15, 15, 1)), "coords": np.zeros((3, 3, 2))}, "coords must have"),
         ({"inputs": np.ones((1, 15, 15, 1)), "targets": np.ones((1, 15, 15))}, "targets are"),

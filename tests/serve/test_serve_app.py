@@ -127,7 +127,7 @@ MESH = np.stack(np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 5), indexing
         ("grid", {"inputs": inputs_of(0, (6, 5, 1))}, 422, r"\[samples, 6, 5, 1\].*got \[6, 5, 1"),
         ("grid", {"inputs": inputs_of(0, (1, 6, 5, 2))}, 422, r"got \[1, 6, 5, 2\]"),
         ("grid", {"inputs": inputs_of(0, (0, 6, 5, 1))}, 422, "no sample"),
-        ("grid", {"inputs": inputs_of(0, (1, 6, 2, 1))}, 422, "at least 3 nodes"),
+        ("grid", {"inputs": inputs_of(0, (1, 6, 2, 1)), "coords": MESH[:, :2]}, 422, "at least 3"),
         ("grid", {"inputs": inputs_of(0, (1, 7, 5, 1))}, 422, r"coords are required.*\(7, 5\)"),
         ("grid", {"inputs": inputs_of(0), "coords": MESH[:5]}, 422, r"coords must have.*\[5, 5, 2"),
         ("grid", {"inputs": inputs_of(0), "coords": MESH**2}, 422, "equal steps"),

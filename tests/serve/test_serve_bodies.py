@@ -107,8 +107,8 @@ def models_grid():
         (b'{"inputs": {"shape": [-2], "values": [1]}}', "list of at most 8 sizes"),
         (b'{"inputs": {"shape": [true], "values": [1]}}', "list of at most 8 sizes"),
         (b'{"inputs": {"shape": [0' + 4 * b", 2000000000" + b'], "values": []}}', "cannot have"),
-        (b'{"inputs": {"shape": [1], "values": 1}}', "values must be a list"),
-        (b'{"inputs": ' + 80 * b"[" + 80 * b"]" + b"}", "at most 64 levels"),
+        (b'{"inputs": {"shape": [1], "values": 1}}', "values must be a flat list"),
+        (b'{"inputs": ' + 80 * b"[" + 80 * b"]" + b"}", "at most 8 levels"),
     ],
 )
 def test_json_that_is_no_array(body, message):
