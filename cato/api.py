@@ -9,7 +9,7 @@ from cato.config import from_dict
 from cato.data.dataset import Dataset
 from cato.errors import InputError
 from cato.inference.evaluate import evaluate_run
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from cato.runs.folder import Run, open_run
 from cato.runs.load import load_surrogate
 from cato.runs.settings import GROUPS, build_settings
@@ -73,7 +73,7 @@ def evaluate(run: str | Path, resolution: int | None = None) -> dict[str, Any]:
 
 def model_config(name: str, **settings: Any) -> Any:
     """Validated settings of a model for `build_model`."""
-    return from_dict(model_entry(name).config, settings, f"model {name}")
+    return from_dict(model_class(name).config_class, settings, f"model {name}")
 
 
 def plot(model: Surrogate, data: Dataset, index: int = 0) -> Figure:

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from cato.models.cato.attention import AxialAttention, attend, attend_along, axial_attention, rotate
 from cato.models.cato.grid import Cato, CatoConfig
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from cato.problem import Problem
 
 
@@ -95,4 +95,4 @@ VARIANTS: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {
 
 def title_of(name: str) -> str:
     """Title of a variant or of a model of the library."""
-    return VARIANTS[name][0] if name in VARIANTS else model_entry(name).title
+    return VARIANTS[name][0] if name in VARIANTS else model_class(name).title

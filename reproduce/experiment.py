@@ -13,7 +13,7 @@ import torch
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.data.generate import covering, generate_file
 from cato.errors import InputError
-from cato.models.registry import default_model, grid_models, model_entry
+from cato.models.registry import MODELS, default_model, model_class
 from cato.runs.folder import Run
 from cato.runs.load import data_spec
 from cato.runs.settings import Changes, RunConfig, build_settings, recipe
@@ -94,7 +94,7 @@ class Experiment:
         for name in self.benchmarks:
             get_benchmark(name)  # raises for unknown names
         for name in self.models:
-            model_entry(name)
+            model_class(name)
 
     @property
     def results(self) -> Path:
@@ -114,7 +114,7 @@ class Experiment:
     @property
     def all_models(self) -> tuple[str, ...]:
         """The models, all that work on meshes if none are named."""
-        return self.models or tuple(grid_models())
+        return self.models or tuple(n for n, model in MODELS.items() if "grid" in model.geometries)
 
     @property
     def budget(self) -> str:

@@ -16,7 +16,7 @@ from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.cli.catalogue import benchmarks_of, counted_on, size_on
 from cato.config import to_dict
 from cato.files import read_json
-from cato.models.registry import MODELS, model_entry
+from cato.models.registry import MODELS, model_class
 from cato.physics import LossConfig
 from cato.runs.settings import TrainConfig, options_of, recipe
 from tools.pages import Pages, render, table, write_pages
@@ -35,8 +35,8 @@ def pages() -> Pages:
 
 def card(name: str) -> str:
     """The page of one model."""
-    entry = model_entry(name)
-    module = sys.modules[entry.operator.__module__]
+    entry = model_class(name)
+    module = sys.modules[entry.__module__]
     comparison = results(ERRORS)
     return render(
         "card.md",
@@ -127,7 +127,7 @@ def index() -> str:
         (
             f"[{entry.title}]({name}.md)",
             entry.family,
-            ", ".join(entry.operator.geometries),
+            ", ".join(entry.geometries),
             entry.reference,
         )
         for name, entry in MODELS.items()

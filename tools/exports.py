@@ -55,9 +55,9 @@ def measure(name: str) -> Row:
 def small_setting(name: str) -> tuple[Any, Problem]:
     """Two layers and few channels, other settings at their defaults."""
     entry = MODELS[name]
-    problem = GRID if "grid" in entry.operator.geometries else CLOUD
-    known = {key: SMALL[key] for key in SMALL if key in entry.config.__dataclass_fields__}
-    return entry.config(**known), problem
+    problem = GRID if "grid" in entry.geometries else CLOUD
+    known = {key: SMALL[key] for key in SMALL if key in entry.config_class.__dataclass_fields__}
+    return entry.config_class(**known), problem
 
 
 def small_surrogate(name: str) -> Surrogate:

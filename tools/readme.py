@@ -5,7 +5,7 @@ from typing import Any
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.files import read_json
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from reproduce.studies.compare import family, mean_ranks
 from tools.pages import Pages, table, with_block
 from tools.results import ROOT
@@ -39,7 +39,7 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
     ranks, ranks_in_time = mean_ranks(rows), mean_ranks(time["rows"])
     cells = []
     for model in sorted(ranks, key=lambda model: ranks[model]):
-        row = [model_entry(model).title]
+        row = [model_class(model).title]
         for name in BENCHMARKS:
             error = errors.get((model, name))
             text = "/" if error is None else f"{error:.2%}"

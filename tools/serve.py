@@ -28,7 +28,7 @@ import numpy as np
 import torch
 
 from cato.data.normalise import Normaliser
-from cato.models.registry import build_model, model_entry
+from cato.models.registry import build_model, model_class
 from cato.problem import Problem
 from cato.serve.models import ServedModel
 from cato.serve.server import listening_socket, run_app, url_of
@@ -56,7 +56,7 @@ def build_models() -> dict[str, ServedModel]:
     models = {}
     for name, size in SIZES.items():
         torch.manual_seed(0)
-        model = build_model("cato", model_entry("cato").config(**size), PROBLEM)
+        model = build_model("cato", model_class("cato").config_class(**size), PROBLEM)
         surrogate = Surrogate(model, Normaliser(PROBLEM), coords=coords).eval()
         models[name] = ServedModel(name, surrogate, {})
         models[name].warm_up()

@@ -5,7 +5,7 @@ from typing import Any
 
 from cato.benchmarks import get_benchmark
 from cato.files import read_json
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from tools.pages import Pages, render, table
 from tools.results import ROOT, Row, machine, read_results
 
@@ -123,7 +123,7 @@ def model_tables(study: dict[str, Any]) -> list[dict[str, Any]]:
 def model_label(name: str) -> str:
     """Name of a model in a table of times; the two rows of CATO say how it was run."""
     labels = {"cato": "**CATO, compiled loops**", "plain_cato": "**CATO, PyTorch operations**"}
-    return labels.get(name) or model_entry(name).title
+    return labels.get(name) or model_class(name).title
 
 
 def recipes_table(rows: Sequence[Row]) -> str:

@@ -6,7 +6,7 @@ from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.config import to_dict
 from cato.errors import InputError
 from cato.files import read_json
-from cato.models.registry import MODELS, model_entry, num_parameters
+from cato.models.registry import MODELS, model_class, num_parameters
 from cato.runs.folder import PRETRAINED, open_run, pretrained_names
 from cato.runs.load import data_spec
 from cato.runs.settings import options_of, recipe
@@ -18,11 +18,11 @@ def model_table() -> list[dict[str, Any]]:
 
 
 def _row(name: str) -> dict[str, Any]:
-    entry = model_entry(name)
+    entry = model_class(name)
     return {
         "name": name,
         "family": entry.family,
-        "geometry": ", ".join(entry.operator.geometries),
+        "geometry": ", ".join(entry.geometries),
         "parameters": size_on(name, counted_on(name)),
         "reference": entry.reference,
     }
@@ -30,25 +30,25 @@ def _row(name: str) -> dict[str, Any]:
 
 def model_card(name: str) -> dict[str, Any]:
     """One model: reference, size, and its settings by default and in the paper's recipe."""
-    entry, benchmark = model_entry(name), counted_on(name)
+    entry, benchmark = model_class(name), counted_on(name)
     counted = options_of(to_dict(recipe(benchmark, "paper", name).model))
     settings = {
         f"--model.{key.replace('_', '-')}": {"default": value, f"{benchmark}_paper": counted[key]}
-        for key, value in options_of(to_dict(entry.config())).items()
+        for key, value in options_of(to_dict(entry.config_class())).items()
     }
     return {
         "title": entry.title,
         **_row(name),
         "parameters_counted_on": f"{benchmark}, paper",
         "runs_on": ", ".join(benchmarks_of(name)),
-        "not_on_clouds_because": entry.operator.why_not_cloud or None,
+        "not_on_clouds_because": entry.why_not_cloud or None,
         **settings,
     }
 
 
 def benchmarks_of(name: str) -> list[str]:
     """The benchmarks that a model can be trained on."""
-    geometries = model_entry(name).operator.geometries
+    geometries = model_class(name).geometries
     return [b for b in BENCHMARKS if get_benchmark(b).problem("paper").geometry in geometries]
 
 

@@ -26,10 +26,8 @@ from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from cato.errors import InputError
 
-SHARES_PER_THREAD = 4
-"""More than one, so that a delayed thread does not hold up the others."""
-SMALLEST_SHARE = 100_000
-"""Least number of scores for a thread, about 0.1 ms of work."""
+SHARES_PER_THREAD = 4  # More than one, so that a delayed thread does not hold up the others.
+SMALLEST_SHARE = 100_000  # Least number of scores for a thread, about 0.1 ms of work.
 
 
 @functools.cache

@@ -15,8 +15,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-_MAX_PAIRS = 2**20
-"""Pairs of points whose distances are held at a time."""
+_MAX_PAIRS = 2**20  # Pairs of points whose distances are held at a time.
 _STEP = 2.0**-50
 """How much farther the next point of the cloud is taken to be, relatively: four times what double
 precision resolves, and for 2²⁴ points still less than float32 does."""

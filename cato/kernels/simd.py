@@ -28,8 +28,7 @@ TILE = 8
 INTEGER = ir.IntType(32)
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
 INTEGERS = ir.VectorType(INTEGER, LANES)
-FUSE = ("contract",)
-"""Allows a product and a sum to become one instruction."""
+FUSE = ("contract",)  # Allows a product and a sum to become one instruction.
 
 
 class Vector(types.Type):

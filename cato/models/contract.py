@@ -44,7 +44,8 @@ class Operator(nn.Module, ABC):
     """A neural operator, and everything that the rest of the library may ask of it.
 
     Attributes:
-        config: Its settings, an instance of the config dataclass next to the class.
+        config: Its settings, an instance of `config_class`.
+        config_class: The frozen dataclass of its settings, `class FNO(Operator, config=FNOConfig)`.
         problem: The problem it was built for; later calls may differ from it in `shape` only.
         blocks: Layers that FSDP shards one by one; empty if the model is sharded as a whole.
         flux_head: The layer that reads out the flux, or None. Training freezes it if no loss term
@@ -58,18 +59,26 @@ class Operator(nn.Module, ABC):
         geometries: The geometries the class can be built for.
         why_not_cloud: Why clouds are not among them, a clause for messages.
         permutation_equivariant: Whether permuting the points of a cloud permutes the outputs.
+        hidden: Names of the modules between those that read the inputs and write the outputs.
     """
 
+    config_class: ClassVar[type[Any]]
     title: ClassVar[str]
     family: ClassVar[str]
     reference: ClassVar[str]
     geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]] = ("grid", "mesh", "cloud")
     why_not_cloud: ClassVar[str] = ""
     permutation_equivariant: ClassVar[bool] = True
+    hidden: ClassVar[tuple[str, ...]] = ("blocks",)
     blocks: nn.ModuleList | tuple[()]
     flux_head: nn.Module | None
     chart: nn.Module | None
     chart_kind: str | None
+
+    def __init_subclass__(cls, config: type[Any] | None = None) -> None:
+        super().__init_subclass__()
+        if config is not None:
+            cls.config_class = config
 
     def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__()
@@ -119,8 +128,9 @@ class Operator(nn.Module, ABC):
         return None if self.chart is None or self.chart_kind is None else self.chart(coords)
 
     def hidden_matrices(self) -> list[nn.Parameter]:
-        """The weight matrices inside the network, which Muon may optimise: those of `blocks`."""
-        return [p for block in self.blocks for p in block.parameters() if p.ndim == 2]
+        """The weight matrices inside the network, which Muon may optimise: those of `hidden`."""
+        named = self.named_parameters()
+        return [p for name, p in named if p.ndim == 2 and name.split(".")[0] in self.hidden]
 
     def freeze(self) -> None:
         """Precompute what depends on the weights only. Called before an export."""

@@ -1,77 +1,54 @@
 """All models by name: `build_model("cato", config, problem)`."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
 from cato.config import checked
 from cato.errors import InputError
-from cato.models.baselines.f_fno import FFNO, FFNOConfig
-from cato.models.baselines.factformer import FactFormer, FactFormerConfig
-from cato.models.baselines.fno import FNO, FNOConfig
-from cato.models.baselines.galerkin import Galerkin, GalerkinConfig
-from cato.models.baselines.geo_fno import GeoFNO, GeoFNOConfig
-from cato.models.baselines.gnot import GNOT, GNOTConfig
-from cato.models.baselines.ht_net import HTNet, HTNetConfig
-from cato.models.baselines.lsm import LSM, LSMConfig
-from cato.models.baselines.oformer import OFormer, OFormerConfig
-from cato.models.baselines.ono import ONO, ONOConfig
-from cato.models.baselines.saot import SAOT, SAOTConfig
-from cato.models.baselines.transolver import Transolver, TransolverConfig
-from cato.models.baselines.u_fno import UFNO, UFNOConfig
-from cato.models.baselines.u_no import UNO, UNOConfig
-from cato.models.baselines.wmt import WMT, WMTConfig
-from cato.models.cato.cloud import CatoPC, CatoPCConfig
-from cato.models.cato.grid import Cato, CatoConfig
+from cato.models.baselines.f_fno import FFNO
+from cato.models.baselines.factformer import FactFormer
+from cato.models.baselines.fno import FNO
+from cato.models.baselines.galerkin import Galerkin
+from cato.models.baselines.geo_fno import GeoFNO
+from cato.models.baselines.gnot import GNOT
+from cato.models.baselines.ht_net import HTNet
+from cato.models.baselines.lsm import LSM
+from cato.models.baselines.oformer import OFormer
+from cato.models.baselines.ono import ONO
+from cato.models.baselines.saot import SAOT
+from cato.models.baselines.transolver import Transolver
+from cato.models.baselines.u_fno import UFNO
+from cato.models.baselines.u_no import UNO
+from cato.models.baselines.wmt import WMT
+from cato.models.cato.cloud import CatoPC
+from cato.models.cato.grid import Cato
 from cato.models.contract import Operator
 from cato.problem import Problem
 
-
-class ModelEntry(NamedTuple):
-    """A model with its settings; title, family and reference are attributes of the operator."""
-
-    operator: type[Operator]
-    config: type[Any]
-
-    @property
-    def title(self) -> str:
-        """Name in tables and figures."""
-        return self.operator.title
-
-    @property
-    def family(self) -> str:
-        """Kind of network, such as "Fourier"."""
-        return self.operator.family
-
-    @property
-    def reference(self) -> str:
-        """Authors, title, venue and year."""
-        return self.operator.reference
-
-
-MODELS: dict[str, ModelEntry] = {
-    "cato": ModelEntry(Cato, CatoConfig),
-    "cato_pc": ModelEntry(CatoPC, CatoPCConfig),
-    "fno": ModelEntry(FNO, FNOConfig),
-    "wmt": ModelEntry(WMT, WMTConfig),
-    "u_fno": ModelEntry(UFNO, UFNOConfig),
-    "geo_fno": ModelEntry(GeoFNO, GeoFNOConfig),
-    "u_no": ModelEntry(UNO, UNOConfig),
-    "f_fno": ModelEntry(FFNO, FFNOConfig),
-    "lsm": ModelEntry(LSM, LSMConfig),
-    "galerkin": ModelEntry(Galerkin, GalerkinConfig),
-    "ht_net": ModelEntry(HTNet, HTNetConfig),
-    "oformer": ModelEntry(OFormer, OFormerConfig),
-    "gnot": ModelEntry(GNOT, GNOTConfig),
-    "factformer": ModelEntry(FactFormer, FactFormerConfig),
-    "ono": ModelEntry(ONO, ONOConfig),
-    "transolver": ModelEntry(Transolver, TransolverConfig),
-    "saot": ModelEntry(SAOT, SAOTConfig),
+MODELS: dict[str, type[Operator]] = {
+    "cato": Cato,
+    "cato_pc": CatoPC,
+    "fno": FNO,
+    "wmt": WMT,
+    "u_fno": UFNO,
+    "geo_fno": GeoFNO,
+    "u_no": UNO,
+    "f_fno": FFNO,
+    "lsm": LSM,
+    "galerkin": Galerkin,
+    "ht_net": HTNet,
+    "oformer": OFormer,
+    "gnot": GNOT,
+    "factformer": FactFormer,
+    "ono": ONO,
+    "transolver": Transolver,
+    "saot": SAOT,
 }
 
 
-def model_entry(name: str) -> ModelEntry:
-    """The entry of a model; an unknown name is an error that lists the known ones."""
+def model_class(name: str) -> type[Operator]:
+    """The class of a model; an unknown name is an error that lists the known ones."""
     if name not in MODELS:
         raise InputError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
     return MODELS[name]
@@ -82,26 +59,21 @@ def default_model(problem: Problem) -> str:
     return "cato_pc" if problem.geometry == "cloud" else "cato"
 
 
-def grid_models() -> tuple[str, ...]:
-    """All models that work on meshes."""
-    return tuple(name for name, entry in MODELS.items() if "grid" in entry.operator.geometries)
-
-
 def build_model(name: str, config: Any, problem: Problem) -> Operator:
     """A freshly initialised model with an instance of its config class, sized by the problem."""
-    entry = model_entry(name)
-    if not isinstance(config, entry.config):
+    entry = model_class(name)
+    if not isinstance(config, entry.config_class):
         raise InputError(
-            f"model {name!r} takes a {entry.config.__name__}, not {type(config).__name__}"
+            f"model {name!r} takes a {entry.config_class.__name__}, not {type(config).__name__}"
         )
-    if problem.geometry not in entry.operator.geometries:
-        why = entry.operator.why_not_cloud if problem.geometry == "cloud" else ""
+    if problem.geometry not in entry.geometries:
+        why = entry.why_not_cloud if problem.geometry == "cloud" else ""
         raise InputError(
-            f"model {name!r} works on {' and '.join(entry.operator.geometries)} data"
+            f"model {name!r} works on {' and '.join(entry.geometries)} data"
             f"{', because ' + why if why else ''}; {problem.name!r} is a {problem.geometry}. "
             f"Try --model {default_model(problem)}"
         )
-    return entry.operator(checked(config, f"model {name}"), problem)
+    return entry(checked(config, f"model {name}"), problem)
 
 
 def num_parameters(name: str, config: Any, problem: Problem) -> int:

@@ -21,7 +21,7 @@ from cato.benchmarks import get_benchmark
 from cato.config import Axes, Count, NonNegative, Positive, from_dict, to_dict
 from cato.data.dataset import Dataset
 from cato.errors import InputError
-from cato.models.registry import default_model, model_entry
+from cato.models.registry import default_model, model_class
 from cato.physics import LossConfig, gradient_rms, inverse_metric
 from cato.progress import note
 from cato.user_data.naming import Naming
@@ -135,7 +135,7 @@ def run_config(values: Mapping[str, Any], where: str) -> RunConfig:
     if unknown or missing:
         raise InputError(f"{where}: unknown settings {sorted(unknown)}, missing {sorted(missing)}")
     classes: tuple[Any, ...] = (
-        model_entry(values["model_name"]).config,
+        model_class(values["model_name"]).config_class,
         DataConfig,
         LossConfig,
         TrainConfig,
@@ -248,7 +248,7 @@ def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
         "frames_per_step": None if problem.time == "steady" else 1,
     }
     if scale == "small" and problem.num_nodes > MANY_NODES:
-        width = recipe["model"].get("width", model_entry(recipe["model_name"]).config.width)
+        width = recipe["model"].get("width", model_class(recipe["model_name"]).config_class.width)
         changes["model"] = {"width": width // 2}
     if settings.get("optimizer") == "muon" and not hasattr(torch.optim, "Muon"):
         note("this PyTorch has no Muon (added in 2.9): using AdamW")

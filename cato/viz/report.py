@@ -12,7 +12,7 @@ from cato.benchmarks import get_benchmark, view_of
 from cato.data.dataset import Dataset
 from cato.files import atomic_write
 from cato.inference.evaluate import Evaluation, evaluate_run
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from cato.problem import Problem
 from cato.runs.folder import Run
 from cato.surrogate import Surrogate
@@ -40,7 +40,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     settings = {k: v for k, v in run.config.to_dict().items() if isinstance(v, dict)}
     page = render(
         "report.html.j2",
-        title=f"{model_entry(run.config.model_name).title} on {subject}",
+        title=f"{model_class(run.config.model_name).title} on {subject}",
         verdict=_verdict(metrics),
         description=description,
         setup=_setup(run),

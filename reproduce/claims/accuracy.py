@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.benchmarks.contract import PaperNumbers
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from reproduce.experiment import OURS
 from reproduce.results import Row, percent, setting_of
 from reproduce.studies.compare import family, mean_ranks
@@ -58,7 +58,7 @@ def accuracy(results: Row) -> list[Claim]:
             (row for row in rows if row["model"] not in OURS), key=lambda row: row["relative_l2"]
         )
         text = f"lowest error on {get_benchmark(benchmark).title}, {protocol}"
-        rival = f"{model_entry(number.rival).title} {number.rival_error:.2%}"
+        rival = f"{model_class(number.rival).title} {number.rival_error:.2%}"
         paper = f"{number.error:.2%}; {rival}"
         if ours is None or not rivals:
             found.append(Claim(text, paper, "", setting, NOT_RUN))
@@ -183,7 +183,7 @@ def _balance(rows: list[Row], protocol: str, setting: str) -> Claim:
     return Claim(
         f"the most balanced accuracy across benchmarks, {protocol}",
         "not quantified",
-        f"mean rank {ours:.1f}; best rival {model_entry(best).title} {ranks[best]:.1f}",
+        f"mean rank {ours:.1f}; best rival {model_class(best).title} {ranks[best]:.1f}",
         setting,
         verdict,
         f"CATO has the lowest mean rank in {share:.0%} of the bootstrap draws over benchmarks and "
@@ -207,7 +207,7 @@ def _against(rival: str, rows: list[Row], protocol: str, setting: str) -> Claim:
     number = len(paper_numbers())
     missing = [NOT_RUN] * (number - len(verdicts))
     return Claim(
-        f"lower error than {model_entry(rival).title}, {protocol}",
+        f"lower error than {model_class(rival).title}, {protocol}",
         f"on {number} of {number}",
         ", ".join(f"{word} on {number}" for word, number in counts),
         setting,
@@ -216,4 +216,4 @@ def _against(rival: str, rows: list[Row], protocol: str, setting: str) -> Claim:
 
 
 def _error(row: Row) -> str:
-    return f"{model_entry(row['model']).title} {percent(row['relative_l2'], row['spread'])}"
+    return f"{model_class(row['model']).title} {percent(row['relative_l2'], row['spread'])}"

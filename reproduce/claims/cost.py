@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
 from cato.benchmarks import get_benchmark
-from cato.models.registry import MODELS, model_entry
+from cato.models.registry import MODELS, model_class
 from reproduce.experiment import OURS
 from reproduce.results import Row, by_benchmark, setting_of
 from reproduce.studies.efficiency import claims as sentence_claims
@@ -28,7 +28,7 @@ def scaling_claims(results: Row) -> list[Claim]:
         title, rival = get_benchmark(benchmark).title, rival_in(rows)
         verdict, where = against_rival(rows)
         axes = dict.fromkeys(row["axis"] for row in rows)
-        text = f"lower error than {model_entry(rival).title} at all values of {', '.join(axes)}"
+        text = f"lower error than {model_class(rival).title} at all values of {', '.join(axes)}"
         found.append(Claim(f"{title}: {text}", "at all", where, setting, verdict))
         if benchmark == "darcy":
             found += _on_darcy(curves(rows), rival, title, setting, num_seeds)
@@ -58,10 +58,10 @@ def _on_darcy(
     if axes:
         yield Claim(
             f"{title}: CATO is stable across depths and widths",
-            f"stable; {model_entry(rival).title} has higher errors",
+            f"stable; {model_class(rival).title} has higher errors",
             "largest error over smallest: "
             + "; ".join(
-                f"{axis} {ours:.2f}, {model_entry(rival).title} {theirs:.2f}"
+                f"{axis} {ours:.2f}, {model_class(rival).title} {theirs:.2f}"
                 for axis, (ours, theirs) in zip(axes, ratios, strict=True)
             ),
             setting,
@@ -113,13 +113,13 @@ def _parameter_claims(rows: Sequence[Row], setting: str) -> list[Claim]:
         for rival in ("saot", "transolver")
     }
     more = {pair: share for pair, share in shares.items() if share < -COMPARABLE}
-    named = [f"{model_entry(m).title} on {get_benchmark(b).title}" for m, b in more]
+    named = [f"{model_class(m).title} on {get_benchmark(b).title}" for m, b in more]
     return [
         Claim(
             "fewer parameters than prior methods",
             f"{PAPER_FEWER_PARAMETERS:.2%} fewer",
             ", ".join(
-                f"{share:.1%} fewer than {model_entry(m).title}" for m, share in means.items()
+                f"{share:.1%} fewer than {model_class(m).title}" for m, share in means.items()
             )
             + f", means over {len(ours)} benchmarks",
             setting,
@@ -162,7 +162,7 @@ def _largest_ratio(rows: Sequence[Row], key: str) -> tuple[float, str] | None:
     """The largest ratio of Transolver's or SAOT's figure to CATO's, and where it was found."""
     figures = {(row["benchmark"], row["model"]): row[key] for row in rows}
     ratios = [
-        (theirs / figures[benchmark, "cato"], f"{model_entry(rival).title} on {title}")
+        (theirs / figures[benchmark, "cato"], f"{model_class(rival).title} on {title}")
         for (benchmark, rival), theirs in figures.items()
         if rival in ("transolver", "saot") and (benchmark, "cato") in figures
         for title in [get_benchmark(benchmark).title]

@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from reproduce.results import Row, setting_of
 from reproduce.studies.compare import family, mean_ranks
 from reproduce.verdicts import has_learnt
@@ -42,7 +42,7 @@ def heatmap(comparisons: Sequence[Row]) -> Figure:
     figure.suptitle("Test error (relative L2); colour: error relative to the best of the column")
     for panel, results in zip(panels, comparisons, strict=True):
         _draw(panel, results, models, benchmarks)
-    panels[0].set_yticks(range(len(models)), [model_entry(name).title for name in models])
+    panels[0].set_yticks(range(len(models)), [model_class(name).title for name in models])
     scale = figure.colorbar(
         ScalarMappable(LogNorm(1, WORST), COLOURS),
         ax=list(panels),

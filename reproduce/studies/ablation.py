@@ -10,7 +10,7 @@ from typing import Any
 
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig, recipe
 from reproduce.experiment import Experiment, definitions
@@ -111,7 +111,7 @@ def page(results: Row) -> dict[str, Any]:
         "benchmarks": [
             {
                 "name": name,
-                "model": model_entry(rows[0]["model"]).title,
+                "model": model_class(rows[0]["model"]).title,
                 "settings": _recipe(rows),
                 "rows": _table(rows),
             }

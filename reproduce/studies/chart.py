@@ -26,7 +26,7 @@ from cato.benchmarks.view import Window
 from cato.data.dataset import Dataset
 from cato.models.cato.chart import Chart
 from cato.models.contract import Operator
-from cato.models.registry import build_model, model_entry
+from cato.models.registry import build_model, model_class
 from cato.progress import progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import load_splits, load_surrogate
@@ -256,7 +256,7 @@ def _picture(run: Run, data: Dataset, shown: dict[str, list[np.ndarray]], out: P
     Panels have true proportions, in squares around their nodes; clouds are coloured by their x.
     """
     config = run.config
-    title = f"{model_entry(config.model_name).title} on {get_benchmark(config.benchmark).title}"
+    title = f"{model_class(config.model_name).title} on {get_benchmark(config.benchmark).title}"
     figure, axes = new_figure(1, len(shown), (4.0 * len(shown), 4.5), title)
     physical = next(iter(shown.values()))[0]
     for panel, (space, samples) in zip(axes.flat, shown.items(), strict=True):

@@ -17,7 +17,7 @@ from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.inference.evaluate import evaluate, solver_seconds
-from cato.models.registry import default_model, model_entry
+from cato.models.registry import default_model, model_class
 from cato.progress import note
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_splits, load_surrogate
@@ -92,10 +92,10 @@ def models_for(benchmark: str, scale: str, models: Sequence[str]) -> list[str]:
     """The models that support a benchmark; at least one must."""
     problem = get_benchmark(benchmark).problem(scale)
     named = [default_model(problem) if m in OURS else m for m in models]
-    able = [m for m in named if problem.geometry in model_entry(m).operator.geometries]
+    able = [m for m in named if problem.geometry in model_class(m).geometries]
     unable = [m for m in named if m not in able]
     if not able:
-        why = model_entry(unable[0]).operator.why_not_cloud
+        why = model_class(unable[0]).why_not_cloud
         raise InputError(f"{', '.join(unable)} cannot do {benchmark}: {why}")
     if unable:
         note(f"{', '.join(unable)} cannot do {benchmark}, a {problem.geometry}: left out")
@@ -138,7 +138,7 @@ def draw_median(run: Run, path: Path) -> None:
     surrogate, test = load_surrogate(run), load_splits(run.config).test
     errors = evaluate(surrogate, test, None).errors
     index = median_sample(errors)
-    model, benchmark = model_entry(run.config.model_name), get_benchmark(run.config.benchmark)
+    model, benchmark = model_class(run.config.model_name), get_benchmark(run.config.benchmark)
     title = f"{model.title} on {benchmark.title}: test sample {index}, error {errors[index]:.2%}"
     save_figure(sample_figure(surrogate, test, index, title), path)
 
@@ -158,7 +158,7 @@ def page(results: Row) -> dict[str, Any]:
 def _cells(row: Row) -> list[str]:
     diverged = f" ({row['diverged']} diverged)" if row["diverged"] else ""
     return [
-        model_entry(row["model"]).title,
+        model_class(row["model"]).title,
         percent(row["relative_l2"], row["spread"]) + diverged,
         f"{row['mean_predictor']:.1%}",
         f"{row['epochs']:.1f}",
@@ -170,7 +170,7 @@ def _cells(row: Row) -> list[str]:
 
 def _frames(rows: list[Row]) -> list[tuple[str, str]]:
     return [
-        (model_entry(row["model"]).title, ", ".join(f"{e:.2%}" for e in row["frame_errors"]))
+        (model_class(row["model"]).title, ", ".join(f"{e:.2%}" for e in row["frame_errors"]))
         for row in rows
         if row["frame_errors"]
     ]
@@ -183,7 +183,7 @@ def overview(rows: Sequence[Row]) -> dict[str, Any]:
     best = {b: min(error for (_, where), error in errors.items() if where == b) for b in benchmarks}
     lines = []
     for name, rank in sorted(mean_ranks(rows).items(), key=lambda item: item[1]):
-        cells = [model_entry(name).title]
+        cells = [model_class(name).title]
         for b in benchmarks:
             error = errors.get((name, b))
             cell = "/" if error is None else percent(error)

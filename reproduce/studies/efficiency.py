@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.errors import InputError
-from cato.models.registry import MODELS, default_model, model_entry, num_parameters
+from cato.models.registry import MODELS, default_model, model_class, num_parameters
 from cato.progress import note, progress_bar
 from cato.runs.settings import recipe
 from reproduce.attention_variants import title_of
@@ -104,7 +104,7 @@ def _parameters(scale: str) -> list[Row]:
         problem = get_benchmark(benchmark).problem(scale)
         names = [default_model(problem), *(name for name in MODELS if name not in OURS)]
         for name in names:
-            if problem.geometry in model_entry(name).operator.geometries:
+            if problem.geometry in model_class(name).geometries:
                 config = recipe(benchmark, scale, name)
                 size = num_parameters(name, config.model, problem)
                 row = {"benchmark": benchmark, "model": name, "parameters": size}
@@ -173,7 +173,7 @@ def claims(rows: Sequence[Row]) -> list[Row]:
         if all(trio.values()):
             values = {name: row[key] for name, row in trio.items() if row}
             ratios = [
-                f"{values[name] / values['cato']:.2f} times as much by {model_entry(name).title}"
+                f"{values[name] / values['cato']:.2f} times as much by {model_class(name).title}"
                 for name in ("transolver", "saot")
             ]
             checked.append(
@@ -193,7 +193,7 @@ def draw(results: Row, out: Path) -> None:
         bubbles = [
             Bubble(
                 row["model"],
-                model_entry(row["model"]).title,
+                model_class(row["model"]).title,
                 row["gflop_forward"],
                 row["epoch_seconds"] / 60,
                 row["parameters"],

@@ -13,7 +13,7 @@ from torch import Tensor
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.inference.evaluate import solve_all
-from cato.models.registry import default_model, model_entry
+from cato.models.registry import default_model, model_class
 from cato.physics import relative_l2
 from cato.progress import progress_bar
 from cato.runs.folder import Run, open_run
@@ -86,7 +86,7 @@ def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:
     }
     index = median_sample(errors[ours])
     answers = [
-        Answer(model_entry(name).title, case_of(test, index, model), errors[name][index].item())
+        Answer(model_class(name).title, case_of(test, index, model), errors[name][index].item())
         for name, model in surrogates.items()
     ]
     title = f"{get_benchmark(benchmark).title}, test sample {index}"
@@ -128,14 +128,14 @@ def page(results: Row) -> dict[str, Any]:
         names = [ours, *(name for name in row["errors"] if name != ours)]
         table = [
             [
-                model_entry(name).title,
+                model_class(name).title,
                 f"{row['errors'][name]:.2%}",
                 f"{row['mean_errors'][name]:.2%}",
                 "" if name == ours else f"{row['beaten'][name]:.0%}",
             ]
             for name in names
         ]
-        name, title = row["benchmark"], model_entry(ours).title
+        name, title = row["benchmark"], model_class(ours).title
         benchmarks.append(
             {
                 "name": name,
@@ -150,11 +150,11 @@ def page(results: Row) -> dict[str, Any]:
 
 def _caption(row: dict[str, Any]) -> str:
     """Which sample it is, and who is best on it."""
-    ours, errors = model_entry(row["chosen_by"]).title, row["errors"]
+    ours, errors = model_class(row["chosen_by"]).title, row["errors"]
     best = min(errors, key=errors.__getitem__)
     words = (
         f"Test sample {row['sample']} of {row['num_samples']} (scale `{row['scale']}`), on which "
-        f"{ours} has its median error. Of these {len(errors)} models {model_entry(best).title} has "
+        f"{ours} has its median error. Of these {len(errors)} models {model_class(best).title} has "
         "the lowest error on it"
     )
     others = [error for name, error in errors.items() if name != row["chosen_by"]]

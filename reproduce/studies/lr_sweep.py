@@ -9,7 +9,7 @@ from math import prod
 from typing import Any
 
 from cato.benchmarks import get_benchmark
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig
 from reproduce.experiment import Experiment
@@ -77,7 +77,7 @@ def page(results: Row) -> dict[str, Any]:
         "rates": [f"{rate:g}" for rate in RATES],
         "rows": [
             [
-                model_entry(row["model"]).title,
+                model_class(row["model"]).title,
                 get_benchmark(benchmark).title,
                 *(percent(tried[benchmark]) for tried in row["validation"]),
                 f"{row['best']:g}",

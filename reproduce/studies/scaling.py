@@ -12,7 +12,7 @@ from typing import Any
 
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
-from cato.models.registry import model_entry
+from cato.models.registry import model_class
 from cato.runs.load import data_spec
 from cato.runs.settings import Changes, RunConfig, recipe
 from reproduce.experiment import Experiment, definitions
@@ -120,7 +120,7 @@ def draw(results: Row, out: Path) -> None:
     for benchmark, rows in by_benchmark(results["rows"]).items():
         panels: dict[str, dict[str, Any]] = {}
         for (model, axis), line in curves(rows).items():
-            panels.setdefault(axis, {})[model_entry(model).title] = (line, slope(line))
+            panels.setdefault(axis, {})[model_class(model).title] = (line, slope(line))
         words = setting_of(results).replace("`", "")
         figure = scaling_figure(panels, f"{get_benchmark(benchmark).title}, scale {words}")
         save_figure(figure, out / f"scaling-{benchmark}.png")
@@ -135,9 +135,9 @@ def page(results: Row) -> dict[str, Any]:
             errors = ", ".join(
                 f"{row['value']:g}: {percent(row['relative_l2'], row['spread'])}" for row in line
             )
-            lines.append([axis, model_entry(model).title, errors, f"{slope(line):.2f}"])
+            lines.append([axis, model_class(model).title, errors, f"{slope(line):.2f}"])
         verdict, where = against_rival(rows)
-        rival = model_entry(rival_in(rows)).title
+        rival = model_class(rival_in(rows)).title
         benchmarks.append(
             {"name": benchmark, "rows": lines, "rival": rival, "verdict": verdict, "where": where}
         )

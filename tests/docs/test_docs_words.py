@@ -205,7 +205,7 @@ def test_defaults_in_the_model_tables(name: str) -> None:
     told: dict[str, str] = {}
     for names, values in re.findall(r"^\| (`.+?`) \| (.+?) \|", section, re.M):
         told |= zip(SPAN.findall(names), values.replace("`", "").split(", "), strict=True)
-    defaults = {f.name: f.default for f in fields(MODELS[name].config)}
+    defaults = {f.name: f.default for f in fields(MODELS[name].config_class)}
     assert told == {key: str(value).lower().removesuffix(".0") for key, value in defaults.items()}
 
 

@@ -32,15 +32,15 @@ PAIRS = [
     pytest.param(name, problem, id=f"{name}-{problem.name}")
     for name, entry in MODELS.items()
     for problem in PROBLEMS.values()
-    if problem.geometry in entry.operator.geometries
+    if problem.geometry in entry.geometries
 ]
-CLOUD_MODELS = [name for name, entry in MODELS.items() if "cloud" in entry.operator.geometries]
-GRID_MODELS = [name for name, entry in MODELS.items() if "grid" in entry.operator.geometries]
+CLOUD_MODELS = [name for name, entry in MODELS.items() if "cloud" in entry.geometries]
+GRID_MODELS = [name for name, entry in MODELS.items() if "grid" in entry.geometries]
 every_pair = pytest.mark.parametrize(("name", "problem"), PAIRS)
 
 
 def small_config(name):
-    cls = MODELS[name].config
+    cls = MODELS[name].config_class
     known = {key: value for key, value in SMALL.items() if key in cls.__dataclass_fields__}
     return cls(**(known | SPECIAL.get(name, {})))
 
@@ -126,7 +126,7 @@ def test_weights_and_settings_survive_the_disk(name, tmp_path):
     model, config = make(name, problem), small_config(name)
     save_file({k: v.contiguous() for k, v in model.state_dict().items()}, tmp_path / "weights")
     saved = json.loads(json.dumps(to_dict(config)))
-    other = build_model(name, from_dict(MODELS[name].config, saved, "test"), problem).eval()
+    other = build_model(name, from_dict(MODELS[name].config_class, saved, "test"), problem).eval()
     other.load_state_dict(load_file(tmp_path / "weights"))
     coords, features, options = data(problem)
     first, second = (m(coords, features, **options).values for m in (model, other))
@@ -141,7 +141,7 @@ def test_permuting_the_points_permutes_the_outputs_as_declared(name):
     straight = model(coords.double(), features.double()).values
     permuted = model(coords[:, order].double(), features[:, order].double()).values
     close = torch.allclose(straight[:, order], permuted, rtol=1e-8, atol=1e-10)
-    assert close == MODELS[name].operator.permutation_equivariant
+    assert close == MODELS[name].permutation_equivariant
 
 
 @pytest.mark.parametrize("name", CLOUD_MODELS)
@@ -152,7 +152,7 @@ def test_padding_changes_nothing_or_is_refused(name):
     num_points = 33
     mask = torch.arange(coords.shape[1]).expand(len(coords), -1) < num_points
     padded = [x.masked_fill(~mask[..., None], torch.inf) for x in (coords, features)]
-    if not MODELS[name].operator.permutation_equivariant:
+    if not MODELS[name].permutation_equivariant:
         with pytest.raises(InputError, match="mask"):
             model(*padded, mask=mask)
         return
@@ -209,13 +209,13 @@ REFUSED = [
     (name, problem)
     for name, entry in MODELS.items()
     for problem in (GRID, MESH, CLOUD)
-    if problem.geometry not in entry.operator.geometries
+    if problem.geometry not in entry.geometries
 ]
 
 
 @pytest.mark.parametrize(("name", "problem"), REFUSED)
 def test_geometries_that_cannot_work_are_refused_with_the_reason(name, problem):
-    why = MODELS[name].operator.why_not_cloud
+    why = MODELS[name].why_not_cloud
     with pytest.raises(InputError, match=f"model '{name}' works on") as error:
         build_model(name, small_config(name), problem)
     assert problem.geometry != "cloud" or f"because {why}" in str(error.value)

@@ -15,7 +15,7 @@ from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.inference.evaluate import evaluate_run
-from cato.models.registry import MODELS, build_model, model_entry
+from cato.models.registry import MODELS, build_model, model_class
 from cato.runs.settings import command_of, recipe, run_config
 from cato.training.train import train
 from reproduce.studies.lr_sweep import settings_of
@@ -61,7 +61,7 @@ def test_every_recipe_builds_its_model(name, scale):
 def test_every_model_has_a_recipe_for_every_benchmark_it_can(model, scale):
     for name, benchmark in BENCHMARKS.items():
         problem, config = benchmark.problem(scale), recipe(name, scale, model)
-        if problem.geometry in MODELS[model].operator.geometries:
+        if problem.geometry in MODELS[model].geometries:
             with torch.device("meta"):
                 built = build_model(model, config.model, problem)
             assert not (config.loss.needs_flux and not hasattr(built, "flux_head"))
@@ -143,4 +143,4 @@ def test_small_recipes_have_the_rates_of_the_sweep():
 
 
 def geometries(model):
-    return model_entry(model).operator.geometries
+    return model_class(model).geometries

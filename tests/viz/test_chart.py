@@ -6,7 +6,7 @@ import pytest
 from cato.data.dataset import Dataset
 from cato.data.normalise import Normaliser
 from cato.inference.evaluate import solve_all
-from cato.models.registry import build_model, model_entry
+from cato.models.registry import build_model, model_class
 from cato.problem import Problem
 from cato.surrogate import Surrogate
 from cato.viz.figures import chart_figure, describe_chart
@@ -30,7 +30,7 @@ def with_chart(name, kind):
         mask[0, 20:], coords[0, 20:] = False, 1e4
     inputs, targets = rng.normal(size=(2, 2, *shape, 1))
     data = Dataset.from_arrays(problem, coords, inputs, targets, mask=mask)
-    config = model_entry(name).config(width=8, depth=1, heads=2, chart=kind)
+    config = model_class(name).config_class(width=8, depth=1, heads=2, chart=kind)
     return Surrogate(build_model(name, config, problem), Normaliser.fit(data)), data
 
 

@@ -85,7 +85,7 @@ class FactorizedLayer(nn.Module):
         return self.out(F.relu(self.hidden(z))).unflatten(2, x.shape[2:])
 
 
-class FFNO(GridOperator):
+class FFNO(GridOperator, config=FFNOConfig):
     """Factorized Fourier neural operator."""
 
     title, family = "F-FNO", "Fourier"

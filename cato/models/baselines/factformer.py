@@ -43,12 +43,9 @@ from cato.models.layers.nodewise import MLP, time_embedding
 from cato.models.shapes import Mesh, Points
 from cato.problem import Problem
 
-_FASTEST = 64.0
-"""Turn of the fastest rotary pair over the whole axis, in radians; the authors' value."""
-_BASE = 10_000.0
-"""Ratio of the fastest to the slowest rotary frequency; the authors' value."""
-_EPS = 1e-8
-"""Added to the variance by the group norm: kernels that average shrink the values by far."""
+_FASTEST = 64.0  # Radians that the fastest rotary pair turns over an axis; the authors' value.
+_BASE = 10_000.0  # Ratio of the fastest to the slowest rotary frequency; the authors' value.
+_EPS = 1e-8  # Added to the variance by the group norm: kernels that average shrink the values far.
 
 
 @dataclass(frozen=True)
@@ -119,7 +116,7 @@ class FactFormerBlock(nn.Module):
         ]
 
 
-class FactFormer(PointOperator):
+class FactFormer(PointOperator, config=FactFormerConfig):
     """Factorised transformer for grids and structured meshes of 1 to 3 axes."""
 
     title, family = "FactFormer", "axial attention"

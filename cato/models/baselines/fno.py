@@ -26,7 +26,7 @@ class FNOConfig(FourierConfig):
     """Settings of FNO."""
 
 
-class FNO(GridOperator):
+class FNO(GridOperator, config=FNOConfig):
     """Fourier neural operator."""
 
     title, family = "FNO", "Fourier"

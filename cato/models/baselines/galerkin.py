@@ -38,10 +38,8 @@ from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Coords, Grid, Heads, Mask, Periodic, Points, Shape, Signal
 from cato.problem import Problem
 
-_PADDING = 0.1
-"""Zeros that the Fourier layers see after the end of an axis, in units of its nodes."""
-_EPSILON = 1e-7
-"""Added to variances: the small initial weights make keys and values small too."""
+_PADDING = 0.1  # Zeros that the Fourier layers see after the end of an axis, in units of its nodes.
+_EPSILON = 1e-7  # Added to variances: the small initial weights make keys and values small too.
 
 
 @dataclass(frozen=True)
@@ -164,11 +162,12 @@ class SpectralDecoder(nn.Module):
         return h
 
 
-class Galerkin(PointOperator):
+class Galerkin(PointOperator, config=GalerkinConfig):
     """Transformer with Galerkin-type attention."""
 
     title, family = "Galerkin", "linear attention"
     two_axes: ClassVar = True
+    hidden = ("layers",)
     reference = "Cao, Choose a Transformer: Fourier or Galerkin, NeurIPS 2021"
 
     def __init__(self, config: GalerkinConfig, problem: Problem) -> None:
@@ -211,6 +210,3 @@ class Galerkin(PointOperator):
         for layer in self.layers:
             h = layer(h, coords, mask)
         return h
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        return [p for p in self.layers.parameters() if p.ndim == 2]

@@ -48,7 +48,7 @@ class PlacedFourierLayer(nn.Module):
         return self.spectral(x) + self.pointwise(x) + self.place(grid)
 
 
-class GeoFNO(GridOperator):
+class GeoFNO(GridOperator, config=GeoFNOConfig):
     """Fourier neural operator on a computational grid."""
 
     title, family = "GEO-FNO", "Fourier"
@@ -69,4 +69,4 @@ class GeoFNO(GridOperator):
 
     def hidden_matrices(self) -> list[nn.Parameter]:
         """The maps W of the layers; those of the place have only two columns."""
-        return [p for p in self.layers.parameters() if p.ndim == 2 and p.shape[1] != 2]
+        return [p for p in super().hidden_matrices() if p.shape[1] != 2]

@@ -112,7 +112,7 @@ class GNOTBlock(nn.Module):
         return h + self.norm_self_mixture(self.self_mixture(h, gates))
 
 
-class GNOT(PointOperator):
+class GNOT(PointOperator, config=GNOTConfig):
     """General Neural Operator Transformer."""
 
     title, family = "GNOT", "linear attention"

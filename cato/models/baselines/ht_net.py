@@ -38,14 +38,11 @@ from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Points
 from cato.problem import Problem
 
-_MARGIN = 0.1
-"""Zeros, in units of its nodes, that keep the ends of an axis apart in the Fourier layers."""
-_READ_OUT = 128
-"""Hidden width of the last MLP."""
+_MARGIN = 0.1  # Zeros that keep the ends of an axis apart in the Fourier layers, per node of it.
+_READ_OUT = 128  # Hidden width of the last MLP.
 
 Rows = Float[Tensor, "B H W C"]
-Inside = Float[Tensor, "H W 1"]
-"""1 at the nodes of the mesh, 0 at its padding."""
+Inside = Float[Tensor, "H W 1"]  # 1 at the nodes of the mesh, 0 at its padding.
 
 
 @dataclass(frozen=True)
@@ -123,11 +120,12 @@ class Hierarchy(nn.Module):
         return h + rearrange(update, "b i j (p q c) -> b (i p) (j q) c", p=2, q=2)
 
 
-class HTNet(PointOperator):
+class HTNet(PointOperator, config=HTNetConfig):
     """Hierarchical transformer for grids and structured meshes of 2 axes."""
 
     title, family = "HT-Net", "window attention"
     two_axes: ClassVar = True
+    hidden = ("hierarchy", "decoder")
     reference = (
         "Liu et al., Mitigating Spectral Bias for the Multiscale Operator Learning, JCP 2024"
     )
@@ -157,7 +155,3 @@ class HTNet(PointOperator):
         h = self.norm(self.hierarchy(*padded)[:, :num_rows, :num_columns])
         h = self.frame(h.flatten(1, 2).mT, self.decoder, nodes)
         return self.head(h).mT
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        parameters = (*self.hierarchy.parameters(), *self.decoder.parameters())
-        return [p for p in parameters if p.ndim == 2]

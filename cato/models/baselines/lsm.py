@@ -159,7 +159,7 @@ class Level(nn.Module):
         return fine[..., top : top + like.shape[2], left : left + like.shape[3]]
 
 
-class LSM(GridOperator):
+class LSM(GridOperator, config=LSMConfig):
     """Latent spectral model."""
 
     title, family = "LSM", "latent spectral"

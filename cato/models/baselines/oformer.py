@@ -161,11 +161,12 @@ class Decoder(nn.Module):
         return self.out(self.norm(h))
 
 
-class OFormer(PointOperator):
+class OFormer(PointOperator, config=OFormerConfig):
     """Operator transformer with rotary Galerkin attention."""
 
     title, family = "OFormer", "linear attention"
     reference = "Li, Meidani, Barati Farimani, Transformer for PDEs' Operator Learning, TMLR 2023"
+    hidden = ("layers",)
 
     def __init__(self, config: OFormerConfig, problem: Problem) -> None:
         super().__init__(config, problem)
@@ -187,6 +188,3 @@ class OFormer(PointOperator):
             h = layer(h, turn, mask)
         turn = rotation(coords, self.config.latent, self.nodes_per_length)
         return self.decoder(self.to_latent(h), coords, turn, mask)
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        return [p for p in self.layers.parameters() if p.ndim == 2]

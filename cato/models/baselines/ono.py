@@ -35,8 +35,7 @@ from cato.models.layers.nodewise import MLP, start_small, time_embedding
 from cato.models.shapes import Mask, Points
 from cato.problem import Problem
 
-_MOMENTUM = 0.9
-"""Share of the past in the running covariance."""
+_MOMENTUM = 0.9  # Share of the past in the running covariance.
 
 
 @dataclass(frozen=True)
@@ -139,7 +138,7 @@ class ONOBlock(TransformerBlock):
         return x, self.mix(self.norm_mix(f))
 
 
-class ONO(PointOperator):
+class ONO(PointOperator, config=ONOConfig):
     """Orthogonal Neural Operator."""
 
     title, family = "ONO", "orthogonal attention"
@@ -180,4 +179,4 @@ class ONO(PointOperator):
     def hidden_matrices(self) -> list[nn.Parameter]:
         """The matrices of the blocks but the very last, which maps to the outputs."""
         head = self.get_parameter(f"blocks.{len(self.blocks) - 1}.mix.weight")
-        return [p for p in self.blocks.parameters() if p.ndim == 2 and p is not head]
+        return [p for p in super().hidden_matrices() if p is not head]

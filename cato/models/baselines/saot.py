@@ -172,7 +172,7 @@ class SpectralAttention(nn.Module):
         return gate * f + (1 - gate) * w
 
 
-class SAOT(Skeleton):
+class SAOT(Skeleton, config=SAOTConfig):
     """Spectral Attention Operator Transformer."""
 
     title, family = "SAOT", "spectral attention"

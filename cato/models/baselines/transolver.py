@@ -45,7 +45,7 @@ class MeshSliceAttention(nn.Module):
         return self.attention(x, f).view_as(h)
 
 
-class Transolver(Skeleton):
+class Transolver(Skeleton, config=TransolverConfig):
     """Transformer with physics attention."""
 
     title, family = "Transolver", "physics attention"

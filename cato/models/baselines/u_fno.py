@@ -26,8 +26,7 @@ from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Grid, Periodic, Shape
 from cato.problem import Problem
 
-_SLOPE = 0.1
-"""Slope of LeakyReLU below zero."""
+_SLOPE = 0.1  # Slope of LeakyReLU below zero.
 
 
 @dataclass(frozen=True)
@@ -99,7 +98,7 @@ class UFourierLayer(FourierLayer):
         return super().forward(x) + self.unet(x)
 
 
-class UFNO(GridOperator):
+class UFNO(GridOperator, config=UFNOConfig):
     """Fourier neural operator with U-Net branches."""
 
     title, family = "U-FNO", "Fourier"

@@ -28,10 +28,8 @@ from cato.models.layers.spectral import SpectralConv, resample
 from cato.models.shapes import Grid, Shape
 from cato.problem import Problem
 
-_RESOLUTIONS = (1.0, 0.75, 0.5, 0.25)
-"""Nodes of the levels along each axis, in units of the mesh."""
-_WIDTHS = (1.0, 1.5, 3.0, 6.0)
-"""Channels of the levels, in units of the width."""
+_RESOLUTIONS = (1.0, 0.75, 0.5, 0.25)  # Nodes of the levels along each axis, in units of the mesh.
+_WIDTHS = (1.0, 1.5, 3.0, 6.0)  # Channels of the levels, in units of the width.
 
 
 @dataclass(frozen=True)
@@ -57,11 +55,12 @@ class OperatorBlock(nn.Module):
         return F.gelu(self.spectral(x, shape) + resample(self.pointwise(x), shape))
 
 
-class UNO(GridOperator):
+class UNO(GridOperator, config=UNOConfig):
     """U-shaped neural operator."""
 
     title, family = "U-NO", "Fourier"
     reference = "Rahman, Ross, Azizzadenesheli, U-NO: U-shaped Neural Operators, TMLR 2023"
+    hidden = ("down", "middle", "up", "out")
 
     def __init__(self, config: UNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)

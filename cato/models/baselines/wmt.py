@@ -145,7 +145,7 @@ class MultiwaveletLayer(nn.Module):
         return self.wavelet.join(self.forward(s) + self.c(d), self.a(d) + self.b(s))
 
 
-class WMT(GridOperator):
+class WMT(GridOperator, config=WMTConfig):
     """Multiwavelet transform operator."""
 
     title, family = "WMT", "wavelet"

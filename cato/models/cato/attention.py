@@ -26,8 +26,7 @@ from cato.errors import InputError
 from cato.kernels.attention import compiled_on_cpu
 from cato.models.shapes import Mesh
 
-Turn = Float[Tensor, "B *mesh pairs 2"]
-"""R(p) at every node, as (cos ω_r p, sin ω_r p)."""
+Turn = Float[Tensor, "B *mesh pairs 2"]  # R(p) at every node, as (cos ω_r p, sin ω_r p).
 
 
 def frequencies(head_dim: int, base: float) -> Float[Tensor, " pairs"]:

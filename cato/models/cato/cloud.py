@@ -38,8 +38,7 @@ from cato.models.layers.nodewise import MLP, time_embedding
 from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 
-_EDGE_WIDTH = 32
-"""Channels of the edge embedding that the blocks share."""
+_EDGE_WIDTH = 32  # Channels of the edge embedding that the blocks share.
 
 
 @dataclass(frozen=True)
@@ -118,7 +117,7 @@ class CatoPCBlock(nn.Module):
         return h + self.scale_mlp * self.mlp(self.norm_mlp(h))
 
 
-class CatoPC(Operator):
+class CatoPC(Operator, config=CatoPCConfig):
     """Charted Axial Transformer Operator for point clouds."""
 
     title, family = "CATO-PC", "charted attention"

@@ -48,7 +48,7 @@ class CatoConfig(PointConfig):
     learn_rotary_scale: bool = False  # Train the rotary scale, starting from `rotary_scale`.
 
 
-class Cato(Operator):
+class Cato(Operator, config=CatoConfig):
     """Charted Axial Transformer Operator."""
 
     title, family = "CATO", "charted attention"

@@ -79,8 +79,7 @@ class Rotation(NamedTuple):
         return torch.cat((a * self.cos - b * self.sin, a * self.sin + b * self.cos), dim=-1)
 
 
-_EMPTY = 1e-30
-"""Least weight of a slice: one that no point belongs to gets the token 0, and not 0/0."""
+_EMPTY = 1e-30  # Least weight of a slice: one that no point belongs to gets the token 0, not 0/0.
 
 
 class SliceAttention(nn.Module):

@@ -194,6 +194,8 @@ class GridOperator(Operator):
     a body that convolves in Fourier space can ignore it.
     """
 
+    hidden: ClassVar[tuple[str, ...]] = ("layers",)
+
     def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__(config, problem)
         if problem.dimension != 2:
@@ -221,9 +223,3 @@ class GridOperator(Operator):
     @abstractmethod
     def body(self, x: Grid) -> Grid:
         """The network."""
-
-    def hidden_matrices(self) -> list[nn.Parameter]:
-        """All matrices but those of the lift, time, frame and projection."""
-        outer = (self.lift, self.time, self.frame, self.project)
-        taken = {id(p) for module in outer if module is not None for p in module.parameters()}
-        return [p for p in self.parameters() if p.ndim == 2 and id(p) not in taken]

@@ -35,10 +35,8 @@ from cato.models.layers.nodewise import ChannelLinear, unit_box
 from cato.models.layers.spectral import Kept, SpectralConv, kept_modes, spectrum, synthesis
 from cato.models.shapes import Coords, Grid, Mask, Points, Shape, Signal
 
-_NUM_OCTAVES = 8
-"""Frequencies π·2^k of the deformation's features."""
-_TINY = 1e-6
-"""Shift of the pole of the angle away from where a point may well lie."""
+_NUM_OCTAVES = 8  # Frequencies π·2^k of the deformation's features.
+_TINY = 1e-6  # Shift of the pole of the angle away from where a point may well lie.
 
 Basis = Float[Tensor, "B N K_real"]
 Spectrum = Complex[Tensor, "B C K1 K2"]

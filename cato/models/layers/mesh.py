@@ -13,10 +13,8 @@ from torch.nn import functional as F
 
 from cato.models.shapes import Periodic
 
-smaller = torch.sym_min
-"""min of two sizes."""
-larger = torch.sym_max
-"""max of two sizes."""
+smaller = torch.sym_min  # min of two sizes.
+larger = torch.sym_max  # max of two sizes.
 
 
 def ceil_divide(size: int, divisor: int) -> int:

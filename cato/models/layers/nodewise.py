@@ -59,8 +59,7 @@ def start_small(module: nn.Module) -> None:
 
 
 _NUM_FREQUENCIES = 16
-_TINY = 1e-6
-"""Least extent of a domain."""
+_TINY = 1e-6  # Least extent of a domain.
 
 
 class TimeEmbedding(nn.Module):
