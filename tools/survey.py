@@ -78,7 +78,7 @@ def samples(name: str, scale: str, root: Path) -> Stored:
 
 def survey(name: str, scale: str, stored: Stored) -> Row:
     """All statistics of one benchmark."""
-    split, problem = stored.splits["train"], stored.header.problem
+    split, problem = stored.splits["train"], stored.problem
     num_accepted, num_drawn = len(split.targets), int(split.attempts.sum())
     channels = {f"input {n}": split.inputs[..., k] for k, n in enumerate(problem.inputs)}
     channels |= {f"output {n}": split.targets[..., k] for k, n in enumerate(problem.outputs)}
@@ -262,7 +262,7 @@ def number(value: float) -> str:
 
 def draw_sheet(path: Path, stored: Stored) -> None:
     """Some samples in one picture with one colour scale; of frames the last one."""
-    problem = stored.header.problem
+    problem = stored.problem
     shown = [picture(problem, stored, k) for k in range(NUM_PICTURES)]
     low, high = np.percentile([values for _, values in shown], (0.5, 99.5))
     style: dict[str, Any] = {"vmin": low, "vmax": high}

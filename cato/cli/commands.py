@@ -103,8 +103,8 @@ class Generate(Command):
         header = read_header(path, remedy)
         return {
             "path": str(path),
-            "nodes": " × ".join(map(str, header.problem.shape)),
-            **header.identity["counts"],
+            "nodes": " × ".join(map(str, header["problem"]["shape"])),
+            **header["identity"]["counts"],
             "rejected_draws": num_rejected(path, remedy),
             "seed": self.seed,
         }

@@ -115,17 +115,14 @@ class Splits:
 
     @property
     def train(self) -> Dataset:
-        """Used to fit weights and normalisation."""
         return self._split("train")
 
     @property
     def validation(self) -> Dataset:
-        """Used for model selection."""
         return self._split("validation")
 
     @property
     def test(self) -> Dataset:
-        """Used once, for the reported error."""
         return self._split("test")
 
     def with_first(self, count: int) -> "Splits":
@@ -171,7 +168,7 @@ def load_spec(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None = N
 
 def from_store(stored: Stored) -> Splits:
     """The datasets of a file's contents."""
-    problem = stored.header.problem
+    problem = stored.problem
     datasets = {}
     for name, split in stored.splits.items():
         coords = stored.coords if split.coords is None else split.coords

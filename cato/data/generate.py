@@ -86,7 +86,7 @@ def is_complete(target: Path, spec: DataSpec) -> bool:
     if not target.exists():
         return False
     remedy = f"{spec.remedy(target.parent)}, or choose another --out"
-    identity = read_header(target, remedy).identity
+    identity = read_header(target, remedy)["identity"]
     differing = [key for key, value in spec.identity.items() if identity.get(key) != value]
     if differing:
         theirs = ", ".join(f"{key} {identity.get(key)}" for key in differing)

@@ -36,7 +36,6 @@ class Normaliser(nn.Module):
 
     @classmethod
     def fit(cls, train: Dataset) -> "Normaliser":
-        """Fit to a training set."""
         normaliser = cls(train.problem)
         values = {"coords": train.coords, "inputs": train.inputs, "outputs": train.targets}
         for name in train.problem.normalise:
@@ -46,15 +45,12 @@ class Normaliser(nn.Module):
         return normaliser
 
     def encode_coords(self, coords: Float[Tensor, "*batch N D"]) -> Float[Tensor, "*batch N D"]:
-        """Physical to normalised coordinates."""
         return self._encode("coords", coords)
 
     def encode_inputs(self, inputs: Float[Tensor, "*batch N C"]) -> Float[Tensor, "*batch N C"]:
-        """Physical to normalised inputs."""
         return self._encode("inputs", inputs)
 
     def decode_outputs(self, outputs: Float[Tensor, "*batch N C"]) -> Float[Tensor, "*batch N C"]:
-        """Normalised to physical outputs."""
         return outputs * self.get_buffer("outputs_std") + self.get_buffer("outputs_mean")
 
     def _encode(self, name: str, values: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ import hashlib
 import io
 import shutil
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -22,12 +21,7 @@ _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
 class SampleCache:
-    """A folder of finished samples next to the data file they will be written to.
-
-    Args:
-        target: The data file.
-        spec: The data being generated; its key is part of the folder's name.
-    """
+    """A folder of finished samples next to the file `target` they will be written to."""
 
     def __init__(self, target: Path, spec: DataSpec) -> None:
         self.spec = spec
@@ -38,40 +32,23 @@ class SampleCache:
         write_json(self.folder / "manifest.json", self.spec.identity)
 
     def write(self, split: str, index: int, accepted: AcceptedSample) -> None:
-        """Store a finished sample."""
-        sample = accepted.sample
-        arrays: dict[str, Any] = {
-            "inputs": sample.inputs,
-            "targets": sample.targets,
-            "attempts": np.array(accepted.attempts),
-            "names": np.array(list(sample.diagnostics), dtype=np.str_),
-            "values": np.array(list(sample.diagnostics.values()), dtype=np.float64),
-        }
-        if sample.coords is not None:
-            arrays["coords"] = sample.coords
-        archive = io.BytesIO()
-        np.savez(archive, **arrays)
+        archive, names = io.BytesIO(), np.array(list(accepted.sample.diagnostics), np.str_)
+        np.savez(archive, allow_pickle=False, names=names, **accepted.arrays())
         payload = archive.getvalue()
         with atomic_write(self.path(split, index)) as temporary:
             temporary.write_bytes(self._digest(split, index, payload) + payload)
 
     def read(self, split: str, index: int) -> AcceptedSample:
-        """Load a finished sample."""
         payload = self._payload(split, index)
         if payload is None:
             raise InputError(f"{self.path(split, index)} was damaged; run the same command again")
         with np.load(io.BytesIO(payload), allow_pickle=False) as arrays:
-            names, values = arrays["names"].tolist(), arrays["values"].tolist()
-            sample = Sample(
-                inputs=arrays["inputs"],
-                targets=arrays["targets"],
-                coords=arrays.get("coords"),
-                diagnostics=dict(zip(names, values, strict=True)),
-            )
+            names, values = arrays["names"].tolist(), arrays["diagnostics"].tolist()
+            diagnostics = dict(zip(names, values, strict=True))
+            sample = Sample(arrays["inputs"], arrays["targets"], arrays.get("coords"), diagnostics)
             return AcceptedSample(sample, int(arrays["attempts"]))
 
     def is_intact(self, split: str, index: int) -> bool:
-        """Whether the sample is stored, complete, and belongs to these settings."""
         return self._payload(split, index) is not None
 
     def remove(self) -> None:
@@ -79,7 +56,6 @@ class SampleCache:
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def path(self, split: str, index: int) -> Path:
-        """File of a sample."""
         return self.folder / f"{split}-{index:05d}.part"
 
     def _payload(self, split: str, index: int) -> bytes | None:
@@ -92,4 +68,5 @@ class SampleCache:
         return payload if digest == self._digest(split, index, payload) else None
 
     def _digest(self, split: str, index: int, payload: bytes) -> bytes:
-        return hashlib.sha256(f"{self.spec.key} {split} {index}\n".encode() + payload).digest()
+        # "v2", because caches of version 0.1 have other arrays.
+        return hashlib.sha256(f"v2 {self.spec.key} {split} {index}\n".encode() + payload).digest()

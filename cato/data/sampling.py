@@ -20,6 +20,17 @@ class AcceptedSample(NamedTuple):
     sample: Sample
     attempts: int
 
+    def arrays(self) -> dict[str, np.ndarray]:
+        """As it is stored: rows of the arrays of its split, without the names of diagnostics."""
+        sample = self.sample
+        row = {
+            "inputs": sample.inputs,
+            "targets": sample.targets,
+            "attempts": np.array(self.attempts, np.int32),
+            "diagnostics": np.array(list(sample.diagnostics.values()), np.float64),
+        }
+        return row if sample.coords is None else row | {"coords": sample.coords}
+
 
 def sample_rng(
     seed: int, benchmark: str, split: str, index: int, attempt: int
@@ -41,11 +52,10 @@ def generate_sample(spec: DataSpec, split: str, index: int) -> AcceptedSample:
         rng = sample_rng(spec.seed, spec.benchmark, split, index, attempt)
         try:
             sample = spec.definition.sample(rng, spec.parameters)
-            _require_finite(sample)
+            _check(sample, spec)
         except Rejected as rejected:
             reasons.append(str(rejected))
             continue
-        _check_layout(sample, spec)
         return AcceptedSample(sample, attempt + 1)
     raise RuntimeError(
         f"{spec.benchmark}: {split} sample {index} was rejected {MAX_ATTEMPTS} times in a row, "
@@ -53,20 +63,15 @@ def generate_sample(spec: DataSpec, split: str, index: int) -> AcceptedSample:
     )
 
 
-def _require_finite(sample: Sample) -> None:
-    for array in (sample.inputs, sample.targets, sample.coords):
-        if array is not None and not np.isfinite(array).all():
-            raise Rejected("the solution is not finite")
-
-
-def _check_layout(sample: Sample, spec: DataSpec) -> None:
-    """Check what every benchmark promises about its samples."""
-    shapes = sample_shapes(spec.problem)
-    for name, array in (("inputs", sample.inputs), ("targets", sample.targets)):
-        assert array.shape == shapes[name], (name, array.shape, shapes[name])
-        assert array.dtype == np.float32, (name, array.dtype)
+def _check(sample: Sample, spec: DataSpec) -> None:
+    """Check what every benchmark promises about its samples; reject one that is not finite."""
     shared = spec.definition.coords(spec.parameters) is not None
     assert shared == (sample.coords is None), "coordinates must be shared or per sample, not both"
-    if sample.coords is not None:
-        assert sample.coords.shape == shapes["coords"], (sample.coords.shape, shapes["coords"])
-        assert sample.coords.dtype == np.float32, sample.coords.dtype
+    for name, shape in sample_shapes(spec.problem).items():
+        array = getattr(sample, name)
+        if array is None:
+            continue
+        assert array.shape == shape, (name, array.shape, shape)
+        assert array.dtype == np.float32, (name, array.dtype)
+        if not np.isfinite(array).all():
+            raise Rejected("the solution is not finite")

@@ -17,23 +17,14 @@ DEFAULT_ROOT = Path("data")
 
 @dataclass(frozen=True)
 class DataSpec:
-    """A set of samples of one benchmark, validated on construction.
-
-    Attributes:
-        benchmark: Name of the benchmark.
-        scale: Name of one of its scales.
-        seed: Seed of the samples; any non-negative number.
-        count: Number of training samples, default from the scale.
-        resolution: Nodes per side, default from the scale.
-        splits: Which splits to generate.
-    """
+    """A set of samples of one benchmark, validated on construction."""
 
     benchmark: str
     scale: str
-    seed: int = 0
-    count: int | None = None
-    resolution: int | None = None
-    splits: tuple[str, ...] = SPLITS
+    seed: int = 0  # Any non-negative number.
+    count: int | None = None  # Number of training samples, default from the scale.
+    resolution: int | None = None  # Nodes per side, default from the scale.
+    splits: tuple[str, ...] = SPLITS  # Which splits to generate.
 
     def __post_init__(self) -> None:
         if self.seed < 0:
@@ -48,17 +39,14 @@ class DataSpec:
 
     @property
     def definition(self) -> Benchmark[Any]:
-        """The benchmark."""
         return get_benchmark(self.benchmark)
 
     @property
     def parameters(self) -> Any:
-        """The benchmark's numerical parameters."""
         return self.definition.parameters(self.scale, self.resolution)
 
     @property
     def problem(self) -> Problem:
-        """The problem to learn from these data."""
         return self.definition.problem_for(self.parameters)
 
     @property
@@ -91,7 +79,6 @@ class DataSpec:
 
     @property
     def key(self) -> str:
-        """A short hash of the identity."""
         return hashlib.sha256(json.dumps(self.identity, sort_keys=True).encode()).hexdigest()[:12]
 
     @property

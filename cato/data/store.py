@@ -34,42 +34,22 @@ VERSION = 1
 
 
 @dataclass(frozen=True)
-class Header:
-    """The metadata of a file.
-
-    Attributes:
-        identity: `DataSpec.identity` of the contents.
-        problem: The problem to learn from them.
-        cato: Version of the library that wrote the file.
-        diagnostics: Names of the columns of each split's diagnostics.
-        own_coords: Whether coordinates differ between samples.
-        checksums: SHA-256 of each split's sample checksums, and of shared coordinates.
-    """
-
-    identity: dict[str, Any]
-    problem: Problem
-    cato: str
-    diagnostics: tuple[str, ...]
-    own_coords: bool
-    checksums: dict[str, str]
-
-
-@dataclass(frozen=True)
 class StoredSplit:
     """The samples of one split, samples first; `coords` is None if they are shared."""
 
     inputs: np.ndarray
     targets: np.ndarray
-    coords: np.ndarray | None
     attempts: np.ndarray
     diagnostics: dict[str, np.ndarray]
+    coords: np.ndarray | None = None
 
 
 @dataclass(frozen=True)
 class Stored:
     """The verified contents of a file."""
 
-    header: Header
+    header: dict[str, Any]
+    problem: Problem
     coords: np.ndarray | None
     splits: dict[str, StoredSplit]
 
@@ -82,7 +62,8 @@ def write_store(path: Path, spec: DataSpec, drawn: Iterable[AcceptedSample]) -> 
     with new_hdf5(path, libver="v110") as file:
         for (split, index), item in zip(spec.tasks, drawn, strict=True):
             diagnostics = diagnostics or tuple(item.sample.diagnostics)
-            row = _row(item, diagnostics)
+            assert tuple(item.sample.diagnostics) == diagnostics, "all have the same diagnostics"
+            row = item.arrays()
             for name, value in row.items():
                 if index == 0:
                     file.create_dataset(
@@ -98,8 +79,9 @@ def write_store(path: Path, spec: DataSpec, drawn: Iterable[AcceptedSample]) -> 
             "identity": spec.identity,
             "problem": spec.problem.to_dict(),
             "cato": __version__,
-            "diagnostics": diagnostics,
-            "own_coords": coords is None,
+            "diagnostics": diagnostics,  # Names of the columns of each split's diagnostics.
+            "own_coords": coords is None,  # Whether coordinates differ between samples.
+            # Of each split's checksums of its samples, and of shared coordinates.
             "checksums": {split: _sha256(rows) for split, rows in checksums.items()}
             | ({} if coords is None else {"coords": _sha256(coords)}),
         }
@@ -110,8 +92,8 @@ def write_store(path: Path, spec: DataSpec, drawn: Iterable[AcceptedSample]) -> 
         file.attrs["sha256"] = _sha256(text)
 
 
-def read_header(path: Path, remedy: str) -> Header:
-    """Read the metadata of a file; `remedy` ends the message if the file cannot be used."""
+def read_header(path: Path, remedy: str) -> dict[str, Any]:
+    """The header of a file; `remedy` ends the message if the file cannot be used."""
     with _opened(path, remedy) as file:
         return _header(file)
 
@@ -119,7 +101,7 @@ def read_header(path: Path, remedy: str) -> Header:
 def num_rejected(path: Path, remedy: str) -> int:
     """Number of rejected draws, which could not be solved, during generation."""
     with _opened(path, remedy) as file:
-        splits = _header(file).identity["counts"]
+        splits = _header(file)["identity"]["counts"]
         return sum(int(file[f"{split}/attempts"][()].sum()) - n for split, n in splits.items())
 
 
@@ -127,41 +109,44 @@ def read_store(path: Path, remedy: str) -> Stored:
     """Read and verify a file; `remedy` ends the message if the file cannot be used."""
     with _opened(path, remedy) as file:
         header = _header(file)
-        coords = None
-        if not header.own_coords:
-            coords = _array(file, "coords", sample_shapes(header.problem)["coords"], np.float32)
-            _require(_sha256(coords) == header.checksums["coords"], "its coordinates are damaged")
-        counts = header.identity["counts"]
-        splits = {split: _read_split(file, header, split, counts[split]) for split in counts}
-        return Stored(header, coords, splits)
+        problem, coords = Problem.from_dict(header["problem"]), None
+        if not header["own_coords"]:
+            coords = _array(file, "coords", sample_shapes(problem)["coords"], np.float32)
+            intact = _sha256(coords) == header["checksums"]["coords"]
+            _require(intact, "its coordinates are damaged")
+        counts = header["identity"]["counts"]
+        splits = {
+            split: _read_split(file, header, problem, split, counts[split]) for split in counts
+        }
+        return Stored(header, problem, coords, splits)
 
 
-def _read_split(file: h5py.File, header: Header, split: str, count: int) -> StoredSplit:
-    shapes = sample_shapes(header.problem)
-    names = ["inputs", "targets"] + (["coords"] if header.own_coords else [])
-    arrays = {
-        name: _array(file, f"{split}/{name}", (count, *shapes[name]), np.float32) for name in names
+def _read_split(
+    file: h5py.File, header: dict[str, Any], problem: Problem, split: str, count: int
+) -> StoredSplit:
+    fields = ["inputs", "targets"] + (["coords"] if header["own_coords"] else [])
+    shapes = sample_shapes(problem)
+    layout: dict[str, tuple[tuple[int, ...], type]] = {
+        **{name: (shapes[name], np.float32) for name in fields},
+        "attempts": ((), np.int32),
+        "diagnostics": ((len(header["diagnostics"]),), np.float64),
+        "sha256": ((32,), np.uint8),
     }
-    num_diagnostics = len(header.diagnostics)
-    arrays["attempts"] = _array(file, f"{split}/attempts", (count,), np.int32)
-    arrays["diagnostics"] = _array(
-        file, f"{split}/diagnostics", (count, num_diagnostics), np.float64
-    )
-    checksums = _array(file, f"{split}/sha256", (count, 32), np.uint8)
-    _require(_sha256(checksums) == header.checksums[split], f"its {split} checksums are damaged")
+    arrays = {
+        name: _array(file, f"{split}/{name}", (count, *shape), dtype)
+        for name, (shape, dtype) in layout.items()
+    }
+    checksums = arrays.pop("sha256")
+    intact = _sha256(checksums) == header["checksums"][split]
+    _require(intact, f"its {split} checksums are damaged")
     for k in range(count):
         row = {name: array[k] for name, array in arrays.items()}
         intact = np.array_equal(_checksum(row), checksums[k])
         _require(intact, f"{split} sample {k} is damaged (its checksum differs)")
-    for name in names:
-        require_finite(arrays[name], f"{split} {name}", channel_names(header.problem)[name])
-    return StoredSplit(
-        inputs=arrays["inputs"],
-        targets=arrays["targets"],
-        coords=arrays.get("coords"),
-        attempts=arrays["attempts"],
-        diagnostics=dict(zip(header.diagnostics, arrays["diagnostics"].T, strict=True)),
-    )
+    for name in fields:
+        require_finite(arrays[name], f"{split} {name}", channel_names(problem)[name])
+    diagnostics = dict(zip(header["diagnostics"], arrays.pop("diagnostics").T, strict=True))
+    return StoredSplit(**arrays, diagnostics=diagnostics)
 
 
 @contextmanager
@@ -184,24 +169,13 @@ def _opened(path: Path, remedy: str) -> Iterator[h5py.File]:
         ) from None
 
 
-def _header(file: h5py.File) -> Header:
+def _header(file: h5py.File) -> dict[str, Any]:
     _require(file.attrs.get("format") == FORMAT, "an HDF5 file, but not a cato data file")
     version = int(file.attrs["version"])
-    _require(
-        version == VERSION,
-        f"written in format {version}; this cato reads format {VERSION}",
-    )
+    _require(version == VERSION, f"written in format {version}; this cato reads format {VERSION}")
     text = file.attrs["header"]
     _require(_sha256(text) == file.attrs["sha256"], "its header is damaged")
-    values = json.loads(text)
-    return Header(
-        identity=values["identity"],
-        problem=Problem.from_dict(values["problem"]),
-        cato=values["cato"],
-        diagnostics=tuple(values["diagnostics"]),
-        own_coords=values["own_coords"],
-        checksums=values["checksums"],
-    )
+    return json.loads(text)
 
 
 def _array(file: h5py.File, name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
@@ -210,19 +184,6 @@ def _array(file: h5py.File, name: str, shape: tuple[int, ...], dtype: type) -> n
     found = (dataset.shape, dataset.dtype)
     _require(found == (shape, dtype), f"{name} should be {dtype.__name__} {shape}, but is {found}")
     return dataset[()]
-
-
-def _row(drawn: AcceptedSample, diagnostics: tuple[str, ...]) -> dict[str, np.ndarray]:
-    """One sample as rows of the arrays of its split."""
-    sample = drawn.sample
-    assert set(sample.diagnostics) == set(diagnostics), "every sample has the same diagnostics"
-    row = {
-        "inputs": sample.inputs,
-        "targets": sample.targets,
-        "attempts": np.array(drawn.attempts, np.int32),
-        "diagnostics": np.array([sample.diagnostics[name] for name in diagnostics], np.float64),
-    }
-    return row if sample.coords is None else row | {"coords": sample.coords}
 
 
 def _checksum(row: dict[str, np.ndarray]) -> np.ndarray:

@@ -42,20 +42,13 @@ Mask = Bool[Tensor, "B N"] | None
 
 @dataclass(frozen=True)
 class LossConfig:
-    """Weights of the terms next to the value term; a term with weight 0 is not computed.
+    """Weights of the terms next to the value term; a term with weight 0 is not computed."""
 
-    Attributes:
-        gradient: λ_g, gradient of the prediction against that of the target.
-        flux: λ_f, flux head against the gradient of the target.
-        consistency: λ_c, flux head against the gradient of the prediction.
-        gdl: λ_gdl, relative error of each partial derivative.
-        gradient_scale: Measure ∇u in units of its RMS over the training set, or raw.
-    """
-
-    gradient: NonNegative = 0.0
-    flux: NonNegative = 0.0
-    consistency: NonNegative = 0.0
-    gdl: NonNegative = 0.0
+    gradient: NonNegative = 0.0  # λ_g, gradient of the prediction against that of the target.
+    flux: NonNegative = 0.0  # λ_f, flux head against the gradient of the target.
+    consistency: NonNegative = 0.0  # λ_c, flux head against the gradient of the prediction.
+    gdl: NonNegative = 0.0  # λ_gdl, relative error of each partial derivative.
+    # Measure ∇u in units of its RMS over the training set, or raw.
     gradient_scale: Literal["rms", "raw"] = "rms"
 
     @property

@@ -38,19 +38,11 @@ def relative_l2_per_frame(
 
 @dataclass(frozen=True)
 class ErrorSummary:
-    """The errors of a set of samples in five numbers.
+    """The errors of a set of samples in five numbers."""
 
-    Attributes:
-        mean: The figure that the paper's tables report.
-        median: Half of the samples are at most this wrong.
-        p90: The smallest of the errors that at least 90 % of the samples do not exceed.
-        worst: The largest error.
-        worst_index: The sample it belongs to.
-    """
-
-    mean: float
-    median: float
-    p90: float
+    mean: float  # The figure that the paper's tables report.
+    median: float  # Half of the samples are at most this wrong.
+    p90: float  # The smallest of the errors that at least 90 % of the samples do not exceed.
     worst: float
     worst_index: int
 

@@ -17,6 +17,7 @@ from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DataSpec
 from cato.data.store import read_header, read_store, write_store
 from cato.errors import InputError
+from cato.problem import Problem
 
 REMEDY = "delete it and run `cato generate darcy --scale smoke`"
 
@@ -24,9 +25,9 @@ REMEDY = "delete it and run `cato generate darcy --scale smoke`"
 def test_header_tells_where_the_data_come_from(pristine: Path) -> None:
     header = read_header(pristine, REMEDY)
     spec = DataSpec("darcy", "smoke")
-    assert header.identity == spec.identity
-    assert header.problem == spec.problem
-    assert header.cato == __version__
+    assert header["identity"] == spec.identity
+    assert Problem.from_dict(header["problem"]) == spec.problem
+    assert header["cato"] == __version__
 
 
 def test_samples_come_back_as_drawn(pristine: Path) -> None:
