@@ -12,8 +12,7 @@ from cato.errors import InputError
 
 Geometry = Literal["grid", "mesh", "cloud"]
 TimeProtocol = Literal["steady", "rollout", "conditioned"]
-MIN_NODES = 3
-"""Minimum nodes along every axis of a grid or mesh, for second-order differences."""
+MIN_NODES = 3  # Minimum nodes along every axis of a grid or mesh, for second-order differences.
 
 
 @dataclass(frozen=True)

@@ -15,10 +15,8 @@ from cato.cli.output import show, show_rows
 if TYPE_CHECKING:
     from cato.user_data.inspect import Finding, Inspection
 
-EXPORTED = (".onnx", ".pt2")
-"""Suffixes of the files that `cato export` writes."""
-MAX_LISTED = 10
-"""Samples listed in one line."""
+EXPORTED = (".onnx", ".pt2")  # Suffixes of the files that `cato export` writes.
+MAX_LISTED = 10  # Samples listed in one line.
 TIME = {
     "steady": "none",
     "rollout": "{} frames, each predicted from the ones before it",

@@ -10,8 +10,7 @@ import numpy as np
 from cato.errors import InputError
 from cato.problem import Problem
 
-SPACING_TOLERANCE = 0.01
-"""Largest distance, in cells, of a node of a uniform grid from its place."""
+SPACING_TOLERANCE = 0.01  # Largest distance, in cells, of a node of a uniform grid from its place.
 
 
 def sample_shapes(problem: Problem) -> dict[str, tuple[int, ...]]:

@@ -10,8 +10,7 @@ from cato.benchmarks.contract import Rejected, Sample
 from cato.data.arrays import sample_shapes
 from cato.data.spec import DataSpec
 
-MAX_ATTEMPTS = 20
-"""Rejections in a row after which the solver counts as broken."""
+MAX_ATTEMPTS = 20  # Rejections in a row after which the solver counts as broken.
 
 
 class AcceptedSample(NamedTuple):

@@ -11,8 +11,7 @@ from cato.benchmarks.contract import SPLITS, Benchmark
 from cato.errors import InputError
 from cato.problem import Problem
 
-DEFAULT_ROOT = Path("data")
-"""Folder of generated files, relative to the working folder."""
+DEFAULT_ROOT = Path("data")  # Folder of generated files, relative to the working folder.
 
 
 @dataclass(frozen=True)

@@ -39,12 +39,9 @@ from cato.runs.load import data_spec, load_splits, load_surrogate
 from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
 
-FORMAT = 1
-"""Version of the metadata."""
-TOLERANCE = 1e-4
-"""Maximum relative L2 difference of a sample from PyTorch."""
-_REAL_SAMPLES = 3
-"""Number of held-out samples used in the check."""
+FORMAT = 1  # Version of the metadata.
+TOLERANCE = 1e-4  # Maximum relative L2 difference of a sample from PyTorch.
+_REAL_SAMPLES = 3  # Number of held-out samples used in the check.
 _TIMED_CALLS = 5
 
 

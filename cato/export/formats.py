@@ -31,8 +31,7 @@ from cato.errors import InputError
 from cato.export.graph import Arrays, NotExportable, reason
 
 Metadata = dict[str, Any]
-Program = Callable[[Arrays], Tensor]
-"""A loaded file."""
+Program = Callable[[Arrays], Tensor]  # A loaded file.
 
 
 class Onnx:

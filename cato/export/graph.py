@@ -33,8 +33,7 @@ from cato.errors import InputError
 from cato.problem import Problem
 from cato.surrogate import Surrogate, next_past
 
-Arrays = dict[str, Tensor]
-"""Inputs of a file by name."""
+Arrays = dict[str, Tensor]  # Inputs of a file by name.
 _MAX_REASON = 220
 _OPERATION = re.compile(r"aten(?:::|\.)\w+")
 _SIZE = re.compile(r"L\['coords'\]\.size\(\)\[(\d)\]")

@@ -30,10 +30,8 @@ from cato.errors import InputError
 from cato.files import atomic_write
 from cato.problem import Problem
 
-MISSED_SAMPLES = 0.1
-"""α."""
-MISSED_NODES = 0.1
-"""β."""
+MISSED_SAMPLES = 0.1  # α.
+MISSED_NODES = 0.1  # β.
 SMALLEST_SCALE = 0.1
 """Lower limit of σ in units of its RMS over the nodes, for nodes that are nearly exact in training,
 such as those on a boundary."""

@@ -30,12 +30,9 @@ from cato.runs.load import data_spec, load_run_splits, load_surrogate, require_s
 from cato.surrogate import Surrogate
 
 SAMPLES_AT_ONCE = 16
-NODES_AT_ONCE = 2**19
-"""Bounds the memory of large meshes."""
-SCALE_SAMPLES = 64
-"""Training samples whose errors give the local scale of the band."""
-SOLVER_SAMPLES = 5
-"""Samples on which the solver is timed."""
+NODES_AT_ONCE = 2**19  # Bounds the memory of large meshes.
+SCALE_SAMPLES = 64  # Training samples whose errors give the local scale of the band.
+SOLVER_SAMPLES = 5  # Samples on which the solver is timed.
 
 
 def samples_at_once(num_nodes: int) -> int:

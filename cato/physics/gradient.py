@@ -36,8 +36,7 @@ SMALLEST_SINE = 1e-6
 """Mesh directions count as parallel when det / (product of lengths) is below this. It measures
 angles only, so thin cells of any aspect ratio pass."""
 
-NODES_PER_CHUNK = 2**16
-"""Nodes that `inverse_metric` handles at once, to bound its memory."""
+NODES_PER_CHUNK = 2**16  # Nodes that `inverse_metric` handles at once, to bound its memory.
 
 
 def gradient(

@@ -30,11 +30,9 @@ from cato.errors import InputError
 from cato.physics.gradient import gradient
 from cato.problem import Problem
 
-EPSILON = 1e-12
-"""ε in the relative norms."""
+EPSILON = 1e-12  # ε in the relative norms.
 
-VALUES_PER_CHUNK = 2**18
-"""Target values that `gradient_rms` differentiates at once."""
+VALUES_PER_CHUNK = 2**18  # Target values that `gradient_rms` differentiates at once.
 
 Fields = Float[Tensor, "B N C"]
 Mask = Bool[Tensor, "B N"] | None

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from cato.errors import InputError
 
-Mask = Bool[Tensor, "B N"] | None
-"""False marks padded nodes, which do not count."""
+Mask = Bool[Tensor, "B N"] | None  # False marks padded nodes, which do not count.
 
 
 def relative_l2(

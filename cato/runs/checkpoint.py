@@ -20,8 +20,7 @@ from cato.files import atomic_write, digest, read_json, write_json
 from cato.progress import note
 
 Kind = Literal["last", "best"]
-KEEP = 2
-"""Checkpoints of each kind that are kept: a spare one, in case the newest is damaged."""
+KEEP = 2  # Checkpoints of each kind that are kept: a spare one, in case the newest is damaged.
 FORMAT = 1
 
 

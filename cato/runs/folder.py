@@ -30,8 +30,7 @@ from cato.runs.settings import RunConfig, command_of, run_config
 FORMAT = 1
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 """The models that come with the library."""
-PRETRAINED_RESULTS = Path("runs") / "pretrained"
-"""Folder of results that are computed from them."""
+PRETRAINED_RESULTS = Path("runs") / "pretrained"  # Folder of results that are computed from them.
 
 
 @dataclass(frozen=True)

@@ -36,12 +36,9 @@ FITTED = (
     *("model.width", "loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
 )
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
-MANY_NODES = 2**14
-"""Meshes with more nodes get a small model of half the width."""
-NODES_PER_BATCH = 2**14
-"""Maximum nodes per batch of more than one sample."""
-STEPS_PER_EPOCH = 20
-"""Minimum steps per epoch, if there are that many samples."""
+MANY_NODES = 2**14  # Meshes with more nodes get a small model of half the width.
+NODES_PER_BATCH = 2**14  # Maximum nodes per batch of more than one sample.
+STEPS_PER_EPOCH = 20  # Minimum steps per epoch, if there are that many samples.
 GRADIENT_TERMS = ("gradient", "flux", "consistency", "gdl")
 
 

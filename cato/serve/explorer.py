@@ -30,8 +30,7 @@ from cato.serve.service import Service, Serving
 
 PAGE = Path(__file__).parent / "static" / "explorer"
 MEDIA_TYPE = "application/octet-stream"
-CACHE_SIZE = 16
-"""Number of cached inputs that a solver computed."""
+CACHE_SIZE = 16  # Number of cached inputs that a solver computed.
 
 router = APIRouter(prefix="/explorer", include_in_schema=False)
 

@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from cato.serve.models import ServedModel
 
 MAX_CONNECTIONS = 1000
-GRACE_SECONDS = 5.0
-"""Time beyond the limit of a request before a shutdown is forced."""
+GRACE_SECONDS = 5.0  # Time beyond the limit of a request before a shutdown is forced.
 PACKAGES = ("fastapi", "prometheus_client", "uvicorn")
 
 

@@ -17,8 +17,7 @@ from cato.serve.settings import ServeSettings
 P = ParamSpec("P")
 T = TypeVar("T")
 
-CLIENT_GONE = 499
-"""Status for the metrics only: no client is left to read it."""
+CLIENT_GONE = 499  # Status for the metrics only: no client is left to read it.
 
 
 class Service:

@@ -35,8 +35,7 @@ from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, set_cycle
 from cato.training.snapshot import capture, restore
 
-CALIBRATION_SECONDS = 4.0
-"""How long steps are timed to fit a schedule to a time budget."""
+CALIBRATION_SECONDS = 4.0  # How long steps are timed to fit a schedule to a time budget.
 FRAME_STREAM = 1
 """Separates the random numbers that choose frames from all others of the same seed."""
 

@@ -14,8 +14,7 @@ from torch.distributed.checkpoint.state_dict import (
 from torch.optim import Optimizer
 
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-OPTIMIZER = "optimizer/"
-"""Prefix of optimiser tensors; all others are weights."""
+OPTIMIZER = "optimizer/"  # Prefix of optimiser tensors; all others are weights.
 
 
 def capture(module: nn.Module, optimizers: Sequence[Optimizer] = ()) -> dict[str, Tensor]:

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
 SUFFIXES = (".nc", ".nc4", ".cdf")
 TIME_NAMES = ("time", "t")
 
-Roles = dict[str, str]
-"""What each dimension of a file is called in the inner form."""
+Roles = dict[str, str]  # What each dimension of a file is called in the inner form.
 
 
 def read_netcdf(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarray.Dataset]":

@@ -38,8 +38,7 @@ READERS: dict[str, Reader] = {
     **dict.fromkeys(vtk.SUFFIXES, vtk.read_vtk),
 }
 SUFFIXES = tuple(READERS)
-HELD_OUT = 0.1
-"""Fraction of the samples for validation, and for test."""
+HELD_OUT = 0.1  # Fraction of the samples for validation, and for test.
 
 
 def is_user_data(name: str) -> bool:

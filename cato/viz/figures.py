@@ -41,18 +41,15 @@ from cato.viz.fields import (
     window_of,
 )
 
-MAX_INPUTS = 4
-"""Input channels shown of a steady problem."""
-NUM_FRAMES, NUM_DEFORMED = 5, 4
-"""Frames shown of problems in time, and of deformed meshes."""
+MAX_INPUTS = 4  # Input channels shown of a steady problem.
+NUM_FRAMES, NUM_DEFORMED = 5, 4  # Frames shown of problems in time, and of deformed meshes.
 CHARTS: dict[str, str] = {
     "learned": "which was trained with the rest of the model",
     "normalised": "each sample's bounding box scaled to [−1, 1]",
     "raw": "the coordinates as the model gets them",
 }
 """Descriptions of the kinds of charts."""
-AT_REST = -1
-"""The step before the first frame."""
+AT_REST = -1  # The step before the first frame.
 
 
 class Row(NamedTuple):
