@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Iterator
 from contextlib import nullcontext, suppress
 from pathlib import Path
+from typing import Any
 
 import httpx
 import jaxtyping
@@ -26,6 +27,7 @@ from cato.cli import main
 from cato.cli.parsing import split_overrides
 from cato.data.generate import generate
 from cato.data.normalise import Normaliser
+from cato.runs.settings import RunConfig
 from cato.serve.app import create_app
 from cato.serve.models import ServedModel
 
@@ -189,10 +191,17 @@ def test_a_page_can_be_followed(page: Path, folder: Path, monkeypatch: pytest.Mo
 
 def test_the_demo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`make demo`, at smoke scale."""
-    from cato.runs import settings as config
+    from cato.runs import settings
 
-    recipe = config.recipe
-    monkeypatch.setattr(config, "recipe", lambda name, _, *model: recipe(name, "smoke", *model))
+    build = settings.build_settings
+    scales = []
+
+    def build_smoke(source: str, scale: str, *changes: Any, **options: Any) -> RunConfig:
+        scales.append(scale)
+        return build(source, "smoke", *changes, **options)
+
+    monkeypatch.setattr(settings, "build_settings", build_smoke)
     for _ in range(2):  # the second goes on with the first
         main(["demo", "--minutes", "0.01"])
+    assert scales == ["small"]
     assert "Test error" in (folder / "runs" / "demo" / "report.html").read_text()
