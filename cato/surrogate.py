@@ -188,7 +188,8 @@ class Surrogate(nn.Module):
         self, inputs: Array | None, coords: Array | None = None
     ) -> tuple[Float[Tensor, "S *mesh C_in"], Float[Tensor, "#S *mesh D"]]:
         """The validated arrays of `predict`; inputs may be missing if they have no channels."""
-        problem, num_axes = self.problem, len(self.problem.shape)
+        problem: Problem = self.problem
+        num_axes = len(problem.shape)
         nodes = None if coords is None else _as_tensor(coords, "coords")
         if nodes is not None and nodes.ndim == num_axes + 1:
             nodes = nodes[None]
@@ -217,7 +218,7 @@ class Surrogate(nn.Module):
                     f"coords are required: the model was trained on {ours}; the inputs have {shape}"
                 )
             nodes = self.coords.unflatten(0, shape)[None]
-        shared = (*shape, problem.dimension)
+        shared: tuple[int, ...] = (*shape, problem.dimension)
         if nodes.shape[1:] != shared or len(nodes) not in (1, len(values)):
             assert coords is not None
             raise InputError(
