@@ -1,7 +1,6 @@
 """Worker processes, on loky: `map_unordered` for many small tasks, `Worker` for one job at a time.
 
     for task, result in map_unordered(function, tasks, num_workers=4): ...
-    result = run_alone(function, *arguments, timeout=60)          a fresh process for one call
     with Worker() as worker:                                      a process kept between calls
         result = worker.run(function, *arguments, timeout=60)     worker.kill() cancels it
 
@@ -31,11 +30,7 @@ from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from typing import Any, Self, TypeVar
 
-from loky.process_executor import (
-    BrokenProcessPool,
-    ProcessPoolExecutor,
-    ShutdownExecutorError,
-)
+from loky.process_executor import BrokenProcessPool, ProcessPoolExecutor, ShutdownExecutorError
 
 from cato.errors import InputError
 
@@ -52,13 +47,6 @@ warnings.filterwarnings("ignore", "Failed to kill subprocesses on this platform"
 
 class WorkerDied(RuntimeError):
     """A worker process was killed or crashed before its call had finished."""
-
-
-def num_cores() -> int:
-    """Cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def map_unordered(
@@ -83,14 +71,6 @@ def map_unordered(
         executor.shutdown(kill_workers=True)
 
 
-def run_alone(
-    function: Callable[..., Result], *arguments: Any, timeout: float | None = None
-) -> Result:
-    """The result of one call in a process of its own; see `Worker.run`."""
-    with Worker() as worker:
-        return worker.run(function, *arguments, timeout=timeout)
-
-
 class Worker:
     """A process for one call at a time, started with the first call and kept for the next ones.
 
@@ -100,7 +80,6 @@ class Worker:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._executor: ProcessPoolExecutor | None = None
-        self._pid: int | None = None
 
     def __enter__(self) -> Self:
         return self
@@ -120,12 +99,11 @@ class Worker:
             RuntimeError: Any other exception of the function, with its traceback.
         """
         try:
-            self._start()
-            with self._lock:
-                if self._executor is None:  # killed just now
-                    raise WorkerDied(_died(function))
-                future = self._executor.submit(_call, function, arguments)
-            return future.result(timeout)
+            with self._lock, _sigint_blocked():
+                executor = self._executor = self._executor or _executor(1)
+                started = executor.submit(os.getpid)
+            started.result()  # before the timeout begins
+            return executor.submit(_call, function, arguments).result(timeout)
         except (BrokenProcessPool, ShutdownExecutorError) as error:
             self.kill()
             raise WorkerDied(_died(function)) from error
@@ -136,27 +114,15 @@ class Worker:
     def kill(self) -> None:
         """End the process now; a call under way raises `WorkerDied`, the next starts another."""
         with self._lock:
-            executor, self._executor, self._pid = self._executor, None, None
+            executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(kill_workers=True)
 
     def terminate(self) -> None:
         """Send SIGTERM: a function that handles it, such as a training, saves and returns."""
         with self._lock, suppress(ProcessLookupError):
-            if self._pid is not None:
-                os.kill(self._pid, signal.SIGTERM)
-
-    def _start(self) -> None:
-        with self._lock:
-            if self._executor is not None:
-                return
-            executor = self._executor = _executor(1)
-            with _sigint_blocked():
-                ready = executor.submit(os.getpid)
-        pid = ready.result()
-        with self._lock:
-            if self._executor is executor:
-                self._pid = pid
+            for pid in self._executor._processes if self._executor else ():
+                os.kill(pid, signal.SIGTERM)
 
 
 def _executor(num_workers: int) -> ProcessPoolExecutor:

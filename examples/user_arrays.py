@@ -12,7 +12,8 @@ from safetensors.torch import save_file
 
 import cato
 from cato.data.normalise import Normaliser
-from cato.physics import LossConfig, PhysicalLoss, gradient_rms, inverse_metric
+from cato.physics.gradient import inverse_metric
+from cato.physics.losses import LossConfig, PhysicalLoss, gradient_rms
 
 SHAPE, NUM_TRAIN, NUM_TEST = (17, 13), 96, 16
 EPOCHS, BATCH_SIZE, LEARNING_RATE = 30, 8, 2e-3

@@ -15,9 +15,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from loky import cpu_count
+
 from cato.errors import Diverged, InputError, Interrupted
 from cato.files import read_json, write_json
-from cato.processes import Worker, num_cores
+from cato.processes import Worker
 from cato.progress import progress_bar
 from cato.runs.folder import Run, open_run
 from cato.runs.settings import RunConfig, run_config
@@ -42,7 +44,7 @@ def run_jobs(
         _require_same_settings(folder / name, config)
     waiting = [name for name in jobs if not is_done(folder / name)]
     processes = {name: Worker() for name in waiting}
-    pool = ThreadPoolExecutor(workers or num_cores())
+    pool = ThreadPoolExecutor(workers or cpu_count())
     try:
         futures = {
             name: pool.submit(_run_job, processes[name], folder / name, jobs[name])

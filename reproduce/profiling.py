@@ -25,9 +25,10 @@ from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.models.contract import Operator
 from cato.models.registry import build_model
-from cato.physics import PhysicalLoss, inverse_metric
+from cato.physics.gradient import inverse_metric
+from cato.physics.losses import PhysicalLoss
 from cato.problem import Problem
-from cato.processes import run_alone
+from cato.processes import Worker
 from cato.runs.provenance import provenance
 from cato.runs.settings import RunConfig, recipe
 from cato.training.optim import build_optimizers
@@ -82,7 +83,8 @@ def digest(values: Any) -> str:
 
 def _measure_apart(kind: str, settings: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        return run_alone(measure, kind, dict(settings))
+        with Worker() as worker:
+            return worker.run(measure, kind, dict(settings))
     except (InputError, RuntimeError) as error:
         return {"failed": str(error).strip().splitlines()[-1]}
 

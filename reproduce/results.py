@@ -20,7 +20,8 @@ from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.inference.evaluate import solve_all
 from cato.models.registry import num_parameters
-from cato.physics import gradient, inverse_metric, relative_l2
+from cato.physics.gradient import gradient, inverse_metric
+from cato.physics.metrics import relative_l2
 from cato.runs.folder import Run
 from cato.runs.load import load_splits, load_surrogate
 from cato.runs.provenance import provenance

@@ -17,10 +17,11 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 import torch
+from loky import cpu_count
 
 from cato.errors import InputError
 from cato.files import read_json, write_json
-from cato.processes import num_cores, run_alone
+from cato.processes import Worker
 from cato.progress import progress_bar
 from cato.runs.folder import create_run
 from cato.runs.load import load_splits
@@ -69,7 +70,7 @@ def measure_speeds(
     if UNIT not in speeds:
         speeds[UNIT] = _measure_apart(None)
     with (
-        ThreadPoolExecutor(workers or num_cores()) as pool,
+        ThreadPoolExecutor(workers or cpu_count()) as pool,
         progress_bar("timing steps", len(unknown)) as bar,
     ):
         measured = pool.map(_measure_apart, unknown.values())
@@ -92,7 +93,8 @@ def speed_key(config: RunConfig) -> str:
 def _measure_apart(config: RunConfig | None) -> float:
     """Matmuls per step, or seconds per matmul, in a process of its own with one thread."""
     try:
-        return run_alone(measure, config and config.to_dict())
+        with Worker() as worker:
+            return worker.run(measure, config and config.to_dict())
     except (InputError, RuntimeError) as error:
         what = UNIT if config is None else speed_key(config)
         raise InputError(f"{what} cannot be timed: {str(error).splitlines()[-1]}") from error

@@ -9,7 +9,13 @@ from pathlib import Path
 import pytest
 
 from cato.errors import InputError
-from cato.processes import ONE_THREAD, Worker, WorkerDied, map_unordered, run_alone
+from cato.processes import ONE_THREAD, Worker, WorkerDied, map_unordered
+
+
+def run_alone(function, *arguments):
+    with Worker() as worker:
+        return worker.run(function, *arguments)
+
 
 # The functions that workers run.
 
@@ -113,7 +119,7 @@ def test_killed_worker() -> None:
         list(map_unordered(die, [(k,) for k in range(3)], num_workers=2))
 
 
-def test_worker_is_kept_between_calls_but_not_by_run_alone() -> None:
+def test_worker_is_kept_between_calls_and_ends_with_its_block() -> None:
     with Worker() as worker:
         pid = worker.run(facts)["pid"]
         assert worker.run(facts)["pid"] == pid

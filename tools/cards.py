@@ -17,7 +17,7 @@ from cato.cli.catalogue import benchmarks_of, counted_on, size_on
 from cato.config import to_dict
 from cato.files import read_json
 from cato.models.registry import MODELS, model_class
-from cato.physics import LossConfig
+from cato.physics.losses import LossConfig
 from cato.runs.settings import TrainConfig, options_of, recipe
 from tools.pages import Pages, render, table, write_pages
 from tools.results import ROOT, Row

@@ -20,7 +20,8 @@ import torch
 
 from cato.config import to_dict
 from cato.models.registry import build_model
-from cato.physics import PhysicalLoss, inverse_metric
+from cato.physics.gradient import inverse_metric
+from cato.physics.losses import PhysicalLoss
 from cato.problem import Problem
 from cato.runs.settings import RunConfig, recipe
 from cato.training.optim import build_optimizers

@@ -10,6 +10,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+from loky import cpu_count
+
 from cato.benchmarks.contract import SPLITS
 from cato.data.sample_cache import SampleCache
 from cato.data.sampling import generate_sample
@@ -18,7 +20,7 @@ from cato.data.store import read_header, write_store
 from cato.errors import InputError
 from cato.kernels.jit import when_compiling
 from cato.lock import locked
-from cato.processes import WorkerDied, map_unordered, num_cores
+from cato.processes import WorkerDied, map_unordered
 from cato.progress import note, progress_bar
 
 
@@ -66,7 +68,7 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
         with locked(target.with_name(f".{target.name}.lock"), busy):
             if not is_complete(target, spec):  # another process may have finished it just now
                 _remove_leftovers(target)
-                _solve_missing(cache, target, workers or num_cores())
+                _solve_missing(cache, target, workers or cpu_count())
                 if target.exists():
                     raise InputError(f"{target} appeared while it was being generated; move it")
                 write_store(target, spec, (cache.read(*task) for task in spec.tasks))

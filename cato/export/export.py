@@ -32,7 +32,7 @@ from cato.export.graph import (
     trace,
 )
 from cato.files import atomic_write
-from cato.physics import relative_l2
+from cato.physics.metrics import relative_l2
 from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_splits, load_surrogate

@@ -23,7 +23,7 @@ from cato.inference.conformal import (
     save_band,
     scores,
 )
-from cato.physics import relative_l2, relative_l2_per_frame, summarise
+from cato.physics.metrics import relative_l2, relative_l2_per_frame, summarise
 from cato.progress import note
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_run_splits, load_surrogate, require_same_data

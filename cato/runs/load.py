@@ -40,7 +40,7 @@ def load_splits(config: RunConfig) -> Splits:
             raise InputError(
                 f"the data {data.file} are gone; put them back. `cato predict` works without them"
             )
-        return data.open_file().splits
+        return data.open_file()[1]
     if data.original is not None:
         return read_published(config.benchmark, Path(data.original))
     return load_spec(data_spec(config), Path(data.root))

@@ -19,13 +19,14 @@ from annotated_types import Ge
 
 from cato.benchmarks import get_benchmark
 from cato.config import Axes, Count, NonNegative, Positive, from_dict, to_dict
-from cato.data.dataset import Dataset
+from cato.data.dataset import Dataset, Splits
 from cato.errors import InputError
 from cato.models.registry import default_model, model_class
-from cato.physics import LossConfig, gradient_rms, inverse_metric
+from cato.physics.gradient import inverse_metric
+from cato.physics.losses import LossConfig, gradient_rms
 from cato.progress import note
 from cato.user_data.naming import Naming
-from cato.user_data.read import UserData, is_user_data, open_user_data
+from cato.user_data.read import is_user_data, open_user_data
 
 Seed = Annotated[int, Ge(0)]
 USER_DATA = "user"
@@ -65,8 +66,8 @@ class DataConfig:
     def naming(self) -> Naming:
         return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
 
-    def open_file(self) -> UserData:
-        """Read `file`; data with another fingerprint are refused."""
+    def open_file(self) -> tuple[str, Splits]:
+        """Fingerprint and data of `file`; data with another fingerprint are refused."""
         assert self.file is not None
         return open_user_data(
             Path(self.file),
@@ -193,10 +194,10 @@ def build_settings(
     if is_user_data(name):
         values = changed.get("data", {}) | {"file": str(Path(name).resolve())}
         data = from_dict(DataConfig, values, where, "data")
-        user_data = data.open_file()
-        changed["data"] = values | {"fingerprint": user_data.fingerprint}
-        recipe = read_recipe(USER_DATA, scale, model or default_model(user_data.problem))
-        recipe = _merged(recipe, fit_recipe(recipe, user_data.splits.train))
+        fingerprint, splits = data.open_file()
+        changed["data"] = values | {"fingerprint": fingerprint}
+        recipe = read_recipe(USER_DATA, scale, model or default_model(splits.problem))
+        recipe = _merged(recipe, fit_recipe(recipe, splits.train))
     else:
         problem = get_benchmark(name).problem(scale)  # refuses an unknown name or scale
         recipe = read_recipe(name, scale, model or default_model(problem))

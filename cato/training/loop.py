@@ -24,7 +24,8 @@ from cato.errors import Diverged
 from cato.inference.evaluate import mean_error
 from cato.models.contract import Operator
 from cato.models.registry import build_model
-from cato.physics import PhysicalLoss, gradient_rms, inverse_metric
+from cato.physics.gradient import inverse_metric
+from cato.physics.losses import PhysicalLoss, gradient_rms
 from cato.problem import Problem
 from cato.progress import Bar, note, progress_bar
 from cato.runs.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint

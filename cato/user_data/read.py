@@ -8,7 +8,6 @@ returns datasets with named dimensions (`cato.user_data.axes`); a new format is 
 import hashlib
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +19,6 @@ from cato.benchmarks.contract import SPLITS
 from cato.data.dataset import Splits
 from cato.errors import InputError
 from cato.files import digest
-from cato.problem import Problem
 from cato.user_data import netcdf, vtk
 from cato.user_data.arrays import ARRAYS, read_arrays
 from cato.user_data.inspect import require_usable
@@ -158,20 +156,6 @@ def _drawn(indices: Sequence[int], num_parts: int, rng: np.random.Generator) -> 
     return [sorted(part.tolist()) for part in parts]
 
 
-@dataclass(frozen=True, eq=False)
-class UserData:
-    """A file or folder of a user, read once: pass it on instead of opening the path again."""
-
-    path: Path
-    fingerprint: str  # Sixteen characters that change whenever the data do.
-    splits: Splits
-
-    @property
-    def problem(self) -> Problem:
-        """The recognised problem."""
-        return self.splits.problem
-
-
 def open_user_data(
     path: Path,
     naming: Naming,
@@ -179,10 +163,10 @@ def open_user_data(
     seed: int = 0,
     count: int | None = None,
     expected_fingerprint: str = "",
-) -> UserData:
-    """Fingerprint, read, check and split the data of a file or folder.
+) -> tuple[str, Splits]:
+    """The fingerprint of a file or folder, and its data, checked and split.
 
-    A second call with unchanged files returns what the first one read. `seed` draws the splits if
+    A second call with unchanged data returns what the first one read. `seed` draws the splits if
     the file names none; `count` is the number of training samples to use, the first ones. Data with
     another fingerprint than the expected one are refused.
     """
@@ -201,7 +185,7 @@ def open_user_data(
         if count > len(splits.train):
             raise InputError(f"{path} has {len(splits.train)} training samples, not {count}")
         splits = splits.with_first(count)
-    return UserData(path, found, splits)
+    return found, splits
 
 
 @lru_cache(maxsize=1)

@@ -20,7 +20,7 @@ from cato.benchmarks.view import DEFORMED, Window, is_deformed
 from cato.data.dataset import Batch, Dataset
 from cato.errors import InputError
 from cato.inference.evaluate import solve_all
-from cato.physics import gradient, inverse_metric
+from cato.physics.gradient import gradient, inverse_metric
 from cato.problem import Problem
 from cato.surrogate import Surrogate
 from cato.viz.fields import (

@@ -14,7 +14,7 @@ from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.inference.evaluate import solve_all
 from cato.models.registry import default_model, model_class
-from cato.physics import relative_l2
+from cato.physics.metrics import relative_l2
 from cato.progress import progress_bar
 from cato.runs.folder import Run, open_run
 from cato.runs.load import load_splits, load_surrogate

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from cato.errors import InputError
-from cato.physics import gradient, inverse_metric
+from cato.physics.gradient import gradient, inverse_metric
 
 OPEN = (False, False)
 NO_PERIOD = (None, None)

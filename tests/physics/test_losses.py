@@ -11,7 +11,8 @@ from torch import Tensor
 
 from cato.config import checked
 from cato.errors import InputError
-from cato.physics import LossConfig, PhysicalLoss, gradient, gradient_rms, inverse_metric
+from cato.physics.gradient import gradient, inverse_metric
+from cato.physics.losses import LossConfig, PhysicalLoss, gradient_rms
 from cato.problem import Problem
 
 SHAPE = (5, 6)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cato.errors import InputError
-from cato.physics import relative_l2, relative_l2_per_frame, summarise
+from cato.physics.metrics import relative_l2, relative_l2_per_frame, summarise
 
 
 @pytest.mark.parametrize("shape", [(4, 7, 2), (3, 5, 7, 1)])

@@ -328,7 +328,7 @@ def test_wrong_settings_are_refused_first(what, name, value, tmp_path):
 
 
 def test_physical_loss_settings_of_a_cloud_are_refused(config_with):
-    from cato.physics import LossConfig, PhysicalLoss
+    from cato.physics.losses import LossConfig, PhysicalLoss
     from cato.problem import Problem
 
     cloud = Problem("c", "cloud", (9,), (), ("u",))

@@ -32,4 +32,4 @@ def test_a_start_from_rest_is_found_and_left_out_by_the_advice(tmp_path):
         open_user_data(path, naming)
     u[7] = 1
     np.savez(path, xy=grid, k=rng.random((S, H, W)), u=u)
-    assert open_user_data(path, Naming.parse("xy", "k", "u[1:]")).problem.num_steps == T - 1
+    assert open_user_data(path, Naming.parse("xy", "k", "u[1:]"))[1].problem.num_steps == T - 1

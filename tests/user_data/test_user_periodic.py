@@ -9,7 +9,7 @@ import pyvista
 
 from cato.cli import main
 from cato.errors import InputError
-from cato.physics import gradient, inverse_metric
+from cato.physics.gradient import gradient, inverse_metric
 from cato.runs.folder import open_run
 from cato.user_data.inspect import inspect_samples
 from cato.user_data.naming import Naming, ReadRequest
