@@ -14,8 +14,9 @@ from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from cato.errors import InputError
-from cato.kernels import attention, attention_loops, simd
+from cato.kernels import attention, attention_loops, jit
 from cato.kernels.attention import axial_attention, supported
+from cato.kernels.attention_loops import LANES, exp2, load, store
 
 
 def rotated(x: Tensor, turn: Tensor) -> Tensor:
@@ -135,14 +136,14 @@ def test_nodes_of_very_different_magnitude():
 def test_power_of_two():
     @njit
     def powers(x, out):
-        for i in range(0, x.size, simd.LANES):
-            simd.store(simd.exp2(simd.load(x, (i,), simd.LANES)), out, (i,), simd.LANES)
+        for i in range(0, x.size, LANES):
+            store(exp2(load(x, (i,), LANES)), out, (i,), LANES)
 
     x = -np.linspace(0, 100, 2**14, dtype=np.float32)
     out = np.empty_like(x)
     powers(x, out)
     assert np.abs(out / np.exp2(x.astype(np.float64)) - 1).max() < 2e-7
-    special = np.zeros(simd.LANES, np.float32)
+    special = np.zeros(LANES, np.float32)
     special[:4] = 0.0, -3e38, -np.inf, np.nan
     powers(special, special)
     np.testing.assert_array_equal(special[:4], [1.0, 2.0**-100, 2.0**-100, np.nan])
@@ -237,6 +238,6 @@ def test_without_a_writable_folder_code_is_not_kept(monkeypatch):
             raise RuntimeError("cannot cache function: no locator available")
         return njit(**options)
 
-    monkeypatch.setattr(simd, "njit", read_only)
+    monkeypatch.setattr("numba.njit", read_only)
     lines = attention_loops.Lines(6, 5, 3, 1, 0, 0)
-    assert simd.cached(attention_loops.first_node.py_func)(lines, 4) == 16
+    assert jit.compiled(attention_loops.first_node.py_func)(lines, 4) == 16
