@@ -19,6 +19,7 @@ from cato.files import read_json
 from cato.models.registry import MODELS, model_class
 from cato.physics.losses import LossConfig
 from cato.runs.settings import TrainConfig, options_of, recipe
+from reproduce.paper import PAPER
 from tools.pages import Pages, render, table, write_pages
 from tools.results import ROOT, Row
 from tools.speed_page import EFFICIENCY, model_label
@@ -65,7 +66,7 @@ def recipe_row(name: str, benchmark: str) -> tuple[str, ...]:
     config = recipe(benchmark, "paper", name)
     count = size_on(name, benchmark)
     compared = ""
-    paper = get_benchmark(benchmark).paper
+    paper = PAPER.get(benchmark)
     if paper is not None and (published := paper.public_millions.get(name)):
         compared = f"{published} M ({count / published / 1e6 - 1:+.1%})"
     return (

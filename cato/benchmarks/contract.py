@@ -64,18 +64,6 @@ class Scale(Generic[Parameters]):
     test: int
 
 
-@dataclass(frozen=True)
-class PaperNumbers:
-    """What the paper reports on a benchmark."""
-
-    error: float  # Relative L2 error of CATO (Table 1).
-    rival: str  # The model with the lowest error after CATO.
-    rival_error: float  # Its error.
-    is_highlighted: bool = False  # Whether the paper names this gain among its largest.
-    # Parameters, in millions, of models in their public settings.
-    public_millions: Mapping[str, float] = field(default_factory=dict)
-
-
 class Benchmark(ABC, Generic[Parameters]):
     """A benchmark. Subclasses are final."""
 
@@ -91,7 +79,6 @@ class Benchmark(ABC, Generic[Parameters]):
     editor: ClassVar[type[Editor] | None] = None
     # Layout of the published files; None if there are none.
     published: ClassVar[Published | None] = None
-    paper: ClassVar[PaperNumbers | None] = None  # The paper's numbers; None if the paper has none.
 
     @abstractmethod
     def problem_for(self, parameters: Parameters) -> Problem:

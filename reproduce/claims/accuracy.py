@@ -7,9 +7,9 @@ from statistics import mean
 from typing import NamedTuple
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
-from cato.benchmarks.contract import PaperNumbers
 from cato.models.registry import model_class
 from reproduce.experiment import OURS
+from reproduce.paper import PAPER, PaperNumbers
 from reproduce.results import Row, percent, setting_of
 from reproduce.studies.compare import family, mean_ranks
 from reproduce.verdicts import (
@@ -43,7 +43,7 @@ class Reduction(NamedTuple):
 
 def paper_numbers() -> dict[str, PaperNumbers]:
     """The paper's numbers by benchmark."""
-    return {name: b.paper for name, b in BENCHMARKS.items() if b.paper is not None}
+    return {name: PAPER[name] for name in BENCHMARKS if name in PAPER}
 
 
 def accuracy(results: Row) -> list[Claim]:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from cato.benchmarks.airfoil.mesh import AMPLITUDE, BOX_HEIGHT, BOX_KNOTS, NUM_PARAMETERS, mesh
-from cato.benchmarks.contract import Benchmark, PaperNumbers, Rejected, Sample, Scale
+from cato.benchmarks.contract import Benchmark, Rejected, Sample, Scale
 from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import flow_on_mesh
 from cato.benchmarks.view import View, Window
@@ -71,7 +71,6 @@ class Airfoil(Benchmark[FoilMesh]):
     editor = AirfoilEditor
     # The channels are density, two velocities, pressure and Mach number.
     published = flow_on_mesh("NACA_Cylinder", (221, 51), num_channels=5, channel=4)
-    paper = PaperNumbers(0.0041, "saot", 0.0049, public_millions={"transolver": 2.81, "saot": 6.06})
 
     def problem_for(self, parameters: FoilMesh) -> Problem:
         return Problem(

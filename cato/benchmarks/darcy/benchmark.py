@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
+from cato.benchmarks.contract import Benchmark, Sample, Scale, plane_grid
 from cato.benchmarks.darcy.medium import HIGH, LOW, random_medium
 from cato.benchmarks.editor import Editor, ModelInputs
 from cato.benchmarks.published import Layout, Published
@@ -98,7 +98,6 @@ class Darcy(Benchmark[DarcyGrid]):
         ),
         lambda coeff, sol: (None, coeff[..., None], sol[..., None]),
     )
-    paper = PaperNumbers(0.0042, "saot", 0.0049, public_millions={"transolver": 2.83, "saot": 2.69})
 
     def problem_for(self, parameters: DarcyGrid) -> Problem:
         shape = (parameters.resolution, parameters.resolution)

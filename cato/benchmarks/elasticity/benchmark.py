@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale
+from cato.benchmarks.contract import Benchmark, Sample, Scale
 from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
@@ -91,9 +91,6 @@ class Elasticity(Benchmark[CellMesh]):
             Layout("Random_UnitCell_XY_10.npy", (972, 2, None), SAMPLES),
         ),
         lambda sigma, xy: (xy, None, sigma[..., None]),
-    )
-    paper = PaperNumbers(
-        0.0070, "transolver", 0.0081, public_millions={"transolver": 0.71, "saot": 2.04}
     )
 
     def problem_for(self, parameters: CellMesh) -> Problem:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
+from cato.benchmarks.contract import Benchmark, Sample, Scale, plane_grid
 from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
@@ -103,13 +103,6 @@ class NavierStokes(Benchmark[TorusGrid]):
             ),
         ),
         lambda u: (None, u[..., :NUM_PAST], np.moveaxis(u[..., NUM_PAST:], -1, 1)[..., None]),
-    )
-    paper = PaperNumbers(
-        0.0319,
-        "saot",
-        0.0675,
-        is_highlighted=True,
-        public_millions={"transolver": 11.23, "saot": 9.65},
     )
 
     def problem_for(self, parameters: TorusGrid) -> Problem:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale
+from cato.benchmarks.contract import Benchmark, Sample, Scale
 from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import flow_on_mesh
 from cato.benchmarks.view import View
@@ -96,7 +96,6 @@ class Pipe(Benchmark[PipeMesh]):
     editor = PipeEditor
     # The channels are two velocities and pressure.
     published = flow_on_mesh("Pipe", (129, 129), num_channels=3, channel=0)
-    paper = PaperNumbers(0.0038, "gnot", 0.0047, public_millions={"transolver": 3.07, "saot": 5.42})
 
     def problem_for(self, parameters: PipeMesh) -> Problem:
         normalise = ("coords", "outputs")

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
+from cato.benchmarks.contract import Benchmark, Sample, Scale, plane_grid
 from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import Fields, Layout, Published
 from cato.benchmarks.view import View
@@ -107,13 +107,6 @@ class Plasticity(Benchmark[BlockMesh]):
         ),
         assemble_published,
         normalise=("inputs",),
-    )
-    paper = PaperNumbers(
-        0.0005,
-        "saot",
-        0.0009,
-        is_highlighted=True,
-        public_millions={"transolver": 2.84, "saot": 5.49},
     )
 
     def problem_for(self, parameters: BlockMesh) -> Problem:

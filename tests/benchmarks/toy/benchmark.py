@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, PaperNumbers, Sample, Scale, plane_grid
+from cato.benchmarks.contract import Benchmark, Sample, Scale, plane_grid
 from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
@@ -65,7 +65,6 @@ class Toy(Benchmark[ToyGrid]):
         ),
         lambda fields: (None, fields[:, 0, ..., None], fields[:, 1, ..., None]),
     )
-    paper = PaperNumbers(0.0123, "fno", 0.0456)
 
     def problem_for(self, parameters: ToyGrid) -> Problem:
         shape = (parameters.resolution, parameters.resolution)
