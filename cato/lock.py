@@ -12,14 +12,11 @@ from cato.errors import InputError
 
 @contextmanager
 def locked(path: Path, busy: str) -> Iterator[None]:
-    """Hold the lock file at `path` while the block runs.
+    """Hold the lock file at `path`, created and removed here, while the block runs.
 
     The kernel releases the lock when its process ends, however it ends: the file that a killed
-    process leaves behind does no harm.
-
-    Args:
-        path: The lock file, created and removed here. It contains the owner's process number.
-        busy: Message of the `InputError` if another process holds it; "{pid}" is filled in.
+    process leaves behind does no harm. `busy` is the message of the `InputError` if another process
+    holds it, with its number, which the file contains, for "{pid}".
     """
     lock = FileLock(path)
     try:

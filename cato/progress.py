@@ -2,9 +2,8 @@
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Protocol
 
 from rich.console import Console
 from rich.progress import (
@@ -17,6 +16,8 @@ from rich.progress import (
 )
 
 console = Console(stderr=True, highlight=False)
+# Call it with the number of finished units and, optionally, a `note` to show after the bar.
+Bar = Callable[..., None]
 
 
 def is_first_process() -> bool:
@@ -28,13 +29,6 @@ def note(message: str) -> None:
     """Print a message on standard error, from the first process only."""
     if is_first_process():
         console.print(message, soft_wrap=True, markup=False)
-
-
-class Bar(Protocol):
-    """Call it with the number of finished units and, optionally, a note to show after the bar."""
-
-    def __call__(self, completed: float, note: str = "") -> None:
-        """Update the bar."""
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from cato.benchmarks.contract import SPLITS
 from cato.data.arrays import check_arrays, check_mask, require_nonzero
 from cato.data.generate import covering, generate_file
 from cato.data.spec import DEFAULT_ROOT, DataSpec
-from cato.data.store import Stored, read_store
+from cato.data.store import read_store
 from cato.errors import InputError
 from cato.problem import Problem
 
@@ -160,23 +160,16 @@ def load_dataset(
 def load_spec(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None = None) -> Splits:
     """`load_dataset` for a `DataSpec`."""
     path = generate_file(covering(spec, root), root, workers)
-    found = from_store(read_store(path, remedy=spec.remedy(path.parent)))
-    if "train" not in found.datasets or len(found.train) == spec.counts["train"]:
-        return found
-    return found.with_first(spec.counts["train"])
-
-
-def from_store(stored: Stored) -> Splits:
-    """The datasets of a file's contents."""
-    problem = stored.problem
-    datasets = {}
+    stored = read_store(path, remedy=spec.remedy(path.parent))
+    problem, datasets = stored.problem, {}
     for name, split in stored.splits.items():
         coords = stored.coords if split.coords is None else split.coords
         assert coords is not None
         datasets[name] = Dataset.from_arrays(
             problem, coords, split.inputs, split.targets, what=f"{problem.name} {name}"
         )
-    return Splits(problem, datasets)
+    found = Splits(problem, datasets)
+    return found.with_first(spec.counts["train"]) if "train" in datasets else found
 
 
 def _flatten(array: np.ndarray, problem: Problem) -> Tensor:

@@ -272,23 +272,20 @@ def _inputs(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Ch
     In a rollout all fields of one frame stand together, because the model drops the oldest frame
     and appends the newest.
     """
-    names = naming.inputs
-    groups = [names] if time == "rollout" else [(name,) for name in names]
-    parts = [_frames_as_channels(dataset, group) for group in groups]
+    parts: list[np.ndarray] = []
+    words: list[str] = []
+    mesh = _mesh(dataset)
+    for names in [naming.inputs] if time == "rollout" else [(name,) for name in naming.inputs]:
+        values, found = _joined(dataset, names, "inputs")
+        if values.ndim > len(mesh) + 2:
+            start, num_frames = (names[0].frames or (0, None))[0] or 0, values.shape[1]
+            values = np.moveaxis(values, 1, -2).reshape(*values.shape[:1], *values.shape[2:-1], -1)
+            found = tuple(f"{word}[{start + k}]" for k in range(num_frames) for word in found)
+        parts.append(values)
+        words += found
     if not parts:
-        shape = [dataset.sizes.get(dim, 1) for dim in (SAMPLE, *_mesh(dataset))]
-        return np.zeros((*shape, 0), np.float32), ()
-    values = np.concatenate([part for part, _ in parts], axis=-1)
-    return _float32(values), tuple(word for _, words in parts for word in words)
-
-
-def _frames_as_channels(dataset: "xarray.Dataset", names: tuple[Name, ...]) -> Channels:
-    values, words = _joined(dataset, names, "inputs")
-    if values.ndim == len(_mesh(dataset)) + 2:
-        return values, words
-    start, num_frames = (names[0].frames or (0, None))[0] or 0, values.shape[1]
-    values = np.moveaxis(values, 1, -2).reshape(*values.shape[:1], *values.shape[2:-1], -1)
-    return values, tuple(f"{word}[{start + k}]" for k in range(num_frames) for word in words)
+        parts = [np.zeros([*(dataset.sizes.get(dim, 1) for dim in (SAMPLE, *mesh)), 0])]
+    return _float32(np.concatenate(parts, axis=-1)), tuple(words)
 
 
 def _targets(

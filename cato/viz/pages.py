@@ -20,13 +20,7 @@ _TYPES = {".png": "image/png", ".gif": "image/gif"}
 
 
 def render(template: str, *, templates: Path | None = None, **context: Any) -> str:
-    """The text of a page.
-
-    Args:
-        template: Name of the template.
-        templates: Folder of further templates, searched first.
-        context: Variables of the template.
-    """
+    """The text of a page; `templates` is a folder of further templates, searched first."""
     return _environment(templates).get_template(template).render(**context)
 
 

@@ -9,13 +9,11 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cato.benchmarks import get_benchmark, view_of
-from cato.data.dataset import Dataset
 from cato.files import atomic_write
-from cato.inference.evaluate import Evaluation, evaluate_run
+from cato.inference.evaluate import evaluate_run
 from cato.models.registry import model_class
 from cato.problem import Problem
 from cato.runs.folder import Run
-from cato.surrogate import Surrogate
 from cato.viz.fields import new_figure
 from cato.viz.figures import chart_figure, describe_chart, sample_figure
 from cato.viz.pages import render
@@ -28,11 +26,18 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         The path of the report and the metrics of `evaluate_run`.
     """
     metrics, _, evaluation, surrogate, test = evaluate_run(run, "test")
+    errors, frame_errors = evaluation.errors, evaluation.frame_errors
     figures = {
         "training": training_curve(run.log()),
-        **_error_figures(metrics, test, evaluation),
-        **_sample_figures(surrogate, test, evaluation),
+        "errors": error_histogram(errors.numpy(), metrics["mean_predictor"]),
     }
+    if frame_errors is not None:
+        figures["frame-errors"] = frame_error_curve(test.problem, frame_errors.numpy())
+    order = errors.argsort().tolist()
+    chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
+    for label, index in chosen.items():
+        title = f"{label} sample: number {index}, error {100 * errors[index]:.2f} %"
+        figures[f"sample-{label}"] = sample_figure(surrogate, test, index, title)
     chart = chart_figure(surrogate, test)
     if chart is not None:
         figures["chart"] = chart
@@ -121,30 +126,6 @@ def _errors(metrics: dict[str, Any]) -> dict[str, str]:
         "predicting the training mean": metrics["mean_predictor"],
     }
     return {name: f"{100 * error:.2f} %" for name, error in errors.items() if error is not None}
-
-
-def _error_figures(
-    metrics: dict[str, Any], test: Dataset, evaluation: Evaluation
-) -> dict[str, Figure]:
-    """The distribution of the errors and, for problems in time, the error of each frame."""
-    figures = {"errors": error_histogram(evaluation.errors.numpy(), metrics["mean_predictor"])}
-    if evaluation.frame_errors is not None:
-        curve = frame_error_curve(test.problem, evaluation.frame_errors.numpy())
-        figures["frame-errors"] = curve
-    return figures
-
-
-def _sample_figures(
-    surrogate: Surrogate, test: Dataset, evaluation: Evaluation
-) -> dict[str, Figure]:
-    """The best, the median and the worst sample."""
-    order = evaluation.errors.argsort().tolist()
-    chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
-    figures = {}
-    for label, index in chosen.items():
-        title = f"{label} sample: number {index}, error {100 * evaluation.errors[index]:.2f} %"
-        figures[f"sample-{label}"] = sample_figure(surrogate, test, index, title)
-    return figures
 
 
 def _band_widths(band: dict[str, Any] | None) -> dict[str, str]:

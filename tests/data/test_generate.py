@@ -15,8 +15,7 @@ import pytest
 from cato.benchmarks.contract import Rejected
 from cato.data import generate as module
 from cato.data import sampling as draw_module
-from cato.data.generate import generate, generate_file, solve_in_parallel
-from cato.data.sample_cache import SampleCache
+from cato.data.generate import SampleCache, generate, generate_file, solve_in_parallel
 from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DataSpec
 from cato.data.store import num_rejected, write_store
