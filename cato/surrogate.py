@@ -185,7 +185,7 @@ class Surrogate(nn.Module):
         return solution.cpu().numpy() if isinstance(inputs, np.ndarray) else solution
 
     def checked(
-        self, inputs: Array | None, coords: Array | None = None
+        self, inputs: np.ndarray | Tensor | None, coords: np.ndarray | Tensor | None
     ) -> tuple[Float[Tensor, "S *mesh C_in"], Float[Tensor, "#S *mesh D"]]:
         """The validated arrays of `predict`; inputs may be missing if they have no channels."""
         problem: Problem = self.problem

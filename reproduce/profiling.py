@@ -29,11 +29,11 @@ from cato.physics.gradient import inverse_metric
 from cato.physics.losses import PhysicalLoss
 from cato.problem import Problem
 from cato.processes import Worker
-from cato.runs.provenance import provenance
 from cato.runs.settings import RunConfig, recipe
 from cato.training.optim import build_optimizers
 from reproduce.attention_variants import VARIANTS
 from reproduce.flops import count_flops
+from reproduce.provenance import provenance
 
 BATCH, REPEATS, MATMUL = 4, 3, 2048
 """Samples of a training step, the same for all models; measurements of which the median is taken;

@@ -24,9 +24,9 @@ from cato.physics.gradient import gradient, inverse_metric
 from cato.physics.metrics import relative_l2
 from cato.runs.folder import Run
 from cato.runs.load import load_splits, load_surrogate
-from cato.runs.provenance import provenance
 from reproduce.jobs import figures_of
 from reproduce.profiling import NO_DATA
+from reproduce.provenance import provenance
 
 FORMAT = 2
 """Bump it if rows get other keys, so that older files are refused by name."""

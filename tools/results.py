@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cato.files import read_json, write_json
-from cato.runs.provenance import provenance
+from reproduce.provenance import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "tools" / "results"

@@ -11,7 +11,6 @@ import tyro
 from tyro.conf import Positional
 
 from cato.cli.output import Command, RunCommand, show, show_rows
-from cato.cli.parsing import changes_of
 from cato.cli.user_data import Inspect
 from cato.errors import InputError
 from cato.progress import note
@@ -179,16 +178,16 @@ class Train(Command):
     out: Path | None = None  # New run folder; runs/BENCHMARK-SCALE-MODEL by default.
     resume: Path | None = None  # Resume the run in this folder instead of starting one.
 
-    def run(self, overrides: list[str]) -> None:
+    def run(self, changes: dict[str, Any]) -> None:
         from cato.training.train import resume, train
 
         if self.resume is not None:
             options = (self.benchmark, self.out, self.model, self.scale, self.original)
-            if any((*options, overrides, self.coords, self.inputs, self.targets)):
+            if any((*options, changes, self.coords, self.inputs, self.targets)):
                 raise InputError("--resume takes all settings from the run; give no other option")
             run = resume(self.resume)
         else:
-            config = self.config(overrides)
+            config = self.config(changes)
             data = "original" if config.data.original else config.scale
             name = Path(config.data.file).stem if config.data.file else config.benchmark
             run = train(config, self.out or Path("runs") / f"{name}-{data}-{config.model_name}")
@@ -203,17 +202,15 @@ class Train(Command):
         }
         show("trained", figures, self.json, then=f"cato report {run.folder}")
 
-    def config(self, overrides: list[str]) -> Any:
+    def config(self, changes: dict[str, Any]) -> Any:
         from cato.runs.settings import build_settings
 
         if not self.benchmark:
             raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
         names = ("coords", "inputs", "targets", "original")
         data = {name: str(value) for name in names if (value := getattr(self, name)) is not None}
-        scale, changes = self.scale or "small", changes_of(overrides)
-        return build_settings(
-            self.benchmark, scale, self.model, {"data": data}, changes, where="cato train"
-        )
+        scale, groups = self.scale or "small", ({"data": data}, changes)
+        return build_settings(self.benchmark, scale, self.model, *groups, where="cato train")
 
 
 @dataclass

@@ -66,15 +66,15 @@ def dispatch(arguments: list[str]) -> None:
 
 def dispatch_train(arguments: list[str]) -> None:
     """`train` has its own options, and one for every setting of the chosen model and recipe."""
-    overrides, own = split_overrides(arguments)
+    changes, own = split_overrides(arguments)
     words = [word for word in own if word not in ("-h", "--help")]
     if words == own:
-        parse(Train, own, "cato train").run(overrides)
+        parse(Train, own, "cato train").run(changes)
         return
     with suppress(SystemExit):
         parse(Train, ["--help"], "cato train")
     command = parse(Train, words, "cato train")
-    config = replace(command, benchmark=command.benchmark or "darcy").config([])
+    config = replace(command, benchmark=command.benchmark or "darcy").config({})
     print(f"settings of {config.model_name} on {config.benchmark} {config.scale}:")
     print_settings(config)
 

@@ -17,12 +17,13 @@ GROUPS = ("model", "data", "loss", "train")
 """The groups of `cato.runs.settings`, whose settings are options --GROUP.SETTING VALUE."""
 
 
-def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
-    """Separate options such as --model.width, with their values, from all other arguments.
+def split_overrides(arguments: list[str]) -> tuple[dict[str, Any], list[str]]:
+    """Separate options such as --model.width 64 from all other arguments.
 
-    An option takes the next word, and any numbers that follow it: `--model.modes 12 8`.
+    They become nested settings, whose values are still words. An option takes the next word, and
+    any numbers that follow it: `--model.modes 12 8`.
     """
-    overrides: list[str] = []
+    changes: dict[str, Any] = {}
     own: list[str] = []
     rest = deque(arguments)
     while rest:
@@ -30,12 +31,18 @@ def split_overrides(arguments: list[str]) -> tuple[list[str], list[str]]:
         if not any(word.startswith(f"--{group}.") for group in GROUPS):
             own.append(word)
             continue
-        overrides.append(word)
-        if "=" not in word and rest and not rest[0].startswith("--"):
-            overrides.append(rest.popleft())
+        option, equals, value = word.removeprefix("--").partition("=")
+        words = [value] if equals else []
+        if not equals and rest and not rest[0].startswith("--"):
+            words.append(rest.popleft())
             while rest and rest[0].isdecimal():
-                overrides.append(rest.popleft())
-    return overrides, own
+                words.append(rest.popleft())
+        *groups, name = option.replace("-", "_").split(".")
+        settings = changes
+        for group in groups:
+            settings = settings.setdefault(group, {})
+        settings[name] = None if words == ["None"] else words[0] if len(words) == 1 else words
+    return changes, own
 
 
 def print_settings(config: Any) -> None:
@@ -52,23 +59,6 @@ def print_settings(config: Any) -> None:
             default=settings(**groups),
             config=flags,
         )
-
-
-def changes_of(overrides: list[str]) -> dict[str, Any]:
-    """Options such as --model.width 64 as nested settings, whose values are still words."""
-    changes: dict[str, Any] = {}
-    rest = deque(overrides)
-    while rest:
-        option, equals, value = rest.popleft().removeprefix("--").partition("=")
-        words = [value] if equals else []
-        while rest and not rest[0].startswith("--"):
-            words.append(rest.popleft())
-        *groups, name = option.replace("-", "_").split(".")
-        settings = changes
-        for group in groups:
-            settings = settings.setdefault(group, {})
-        settings[name] = None if words == ["None"] else words[0] if len(words) == 1 else words
-    return changes
 
 
 def parse(kind: type[Args], arguments: list[str], program: str) -> Args:

@@ -1,29 +1,13 @@
-"""Provenance of a result: the code, the libraries, the machine and the date that produced it."""
+"""The code, the libraries and the machine that produce a result."""
 
 import os
 import platform
 import subprocess
-from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
-
-from cato import __version__
-
-
-def provenance() -> dict[str, Any]:
-    """What a result may depend on, apart from its settings and data.
-
-    Returns:
-        `commit` (see `commit`), `cato` (version), `hardware` (processor, cores, threads, gpu and
-        system), `python`, `torch` and `date` (UTC, ISO 8601).
-    """
-    found = environment()
-    versions = {key: found.pop(key) for key in ("python", "torch")}
-    date = datetime.now(UTC).isoformat(timespec="seconds")
-    return {"commit": commit(), "cato": __version__, "hardware": found, **versions, "date": date}
 
 
 def environment() -> dict[str, Any]:

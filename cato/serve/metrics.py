@@ -1,5 +1,7 @@
 """Prometheus metrics of one application, in a registry of its own."""
 
+from functools import partial
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
@@ -10,27 +12,24 @@ class Metrics:
     """Counters, histograms and gauges; safe to update from any thread."""
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        gauge = partial(Gauge, registry=self.registry)
+        histogram = partial(Histogram, registry=self.registry)
         self.requests = Counter(
             "cato_requests",
             "Requests by method, route and status.",
             ["method", "route", "status"],
-            registry=registry,
+            registry=self.registry,
         )
-        self.request_seconds = Histogram(
+        self.request_seconds = histogram(
             "cato_request_seconds",
             "Seconds until the response is complete.",
             ["route"],
             buckets=SECONDS,
-            registry=registry,
         )
-        self.batch_samples = Histogram(
-            "cato_batch_samples", "Samples per forward pass.", buckets=SAMPLES, registry=registry
+        self.batch_samples = histogram(
+            "cato_batch_samples", "Samples per forward pass.", buckets=SAMPLES
         )
-        self.queue_length = Gauge(
-            "cato_queue_length", "Predictions in the queue.", registry=registry
-        )
-        self.requests_under_way = Gauge(
-            "cato_requests_under_way", "Predictions in progress.", registry=registry
-        )
-        self.models = Gauge("cato_models", "Models served.", registry=registry)
+        self.queue_length = gauge("cato_queue_length", "Predictions in the queue.")
+        self.requests_under_way = gauge("cato_requests_under_way", "Predictions in progress.")
+        self.models = gauge("cato_models", "Models served.")

@@ -3,7 +3,7 @@
 import json
 import time
 from collections import deque
-from typing import Any, Self
+from typing import Any
 
 from cato.errors import InputError
 from cato.runs.folder import Run
@@ -21,17 +21,13 @@ class Journal:
 
     def __init__(self, run: Run, step: int, active: bool) -> None:
         self.run, self.active = run, active
-        self._lines = [line for line in run.log() if 0 < line["step"] <= step]
         self._recent: deque[tuple[float, int]] = deque(maxlen=50)
-
-    def __enter__(self) -> Self:
         self._board = None
-        if self.active:
-            self.run.write_log(self._lines)
-            self._board = _tensorboard(self.run)
-        return self
+        if active:
+            run.write_log([line for line in run.log() if 0 < line["step"] <= step])
+            self._board = _tensorboard(run)
 
-    def __exit__(self, *_: Any) -> None:
+    def close(self) -> None:
         if self._board is not None:
             self._board.close()
 

@@ -9,6 +9,7 @@ import signal
 import threading
 import time
 from collections import defaultdict
+from contextlib import closing
 from dataclasses import asdict, dataclass, field
 from types import FrameType
 from typing import Any, Self
@@ -17,6 +18,13 @@ import numpy as np
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor
+from torch.distributed.checkpoint.state_dict import (
+    StateDictOptions,
+    get_model_state_dict,
+    get_optimizer_state_dict,
+    set_model_state_dict,
+    set_optimizer_state_dict,
+)
 
 from cato.data.dataset import Batch, Dataset, Splits
 from cato.data.normalise import Normaliser
@@ -34,11 +42,13 @@ from cato.runs.settings import RunConfig
 from cato.surrogate import Frame, Surrogate, frame_to_learn
 from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, set_cycle
-from cato.training.snapshot import capture, restore
 
 CALIBRATION_SECONDS = 4.0  # How long steps are timed to fit a schedule to a time budget.
 FRAME_STREAM = 1
 """Separates the random numbers that choose frames from all others of the same seed."""
+WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+OPTIMIZER = "optimizer/"
+"""Prefix of optimiser tensors in checkpoints; all others are weights."""
 
 
 def new_model(config: RunConfig, problem: Problem) -> Operator:
@@ -148,7 +158,7 @@ class Training:
         epoch_start = state.step - state.step % self.steps_per_epoch
         with (
             StopRequest() as stop,
-            Journal(self.run, epoch_start, active=self.fabric.is_global_zero) as journal,
+            closing(Journal(self.run, epoch_start, self.fabric.is_global_zero)) as journal,
             progress_bar(f"training {self.run.config.model_name}", state.num_steps) as bar,
         ):
             save_next = time.monotonic() + 60 * self.config.checkpoint_minutes
@@ -346,8 +356,18 @@ class Training:
     # -- checkpoints ------------------------------------------------------------------------
 
     def save(self, kind: Kind) -> None:
-        """Write a checkpoint; `best` holds the weights only."""
-        tensors = capture(self.surrogate, self.raw_optimizers if kind == "last" else ())
+        """Write a checkpoint, unsharded on every strategy; `best` holds the weights only."""
+        # Both dictionaries are empty in all but the first process.
+        tensors: dict[str, Any] = dict(get_model_state_dict(self.surrogate, options=WHOLE))
+        if kind == "last":
+            found: Any = get_optimizer_state_dict(
+                self.surrogate, self.raw_optimizers, options=WHOLE
+            )
+            tensors |= {
+                f"{OPTIMIZER}{name}/{key}": value
+                for name, values in found.get("state", {}).items()
+                for key, value in values.items()
+            }
         if self.fabric.is_global_zero:
             checkpoint = Checkpoint(tensors, asdict(self.state))
             save_checkpoint(self.run.checkpoints, kind, self.state.step, checkpoint)
@@ -359,5 +379,17 @@ class Training:
         if checkpoint is None:
             return False
         self.state = TrainState(**checkpoint.state)
-        restore(self.surrogate, self.raw_optimizers, checkpoint.tensors)
+        weights: dict[str, Any] = {}
+        state: dict[str, Any] = {}
+        for path, tensor in checkpoint.tensors.items():
+            if path.startswith(OPTIMIZER):
+                name, key = path.removeprefix(OPTIMIZER).rsplit("/", 1)
+                state.setdefault(name, {})[key] = tensor
+            else:
+                weights[path] = tensor
+        module, optimizers = self.surrogate, self.raw_optimizers
+        groups = get_optimizer_state_dict(module, optimizers)["param_groups"]
+        set_model_state_dict(module, weights, options=WHOLE)
+        loaded = {"state": state, "param_groups": groups}
+        set_optimizer_state_dict(module, optimizers, loaded, options=WHOLE)
         return True

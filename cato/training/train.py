@@ -1,5 +1,6 @@
 """Start and resume trainings."""
 
+from contextlib import nullcontext
 from pathlib import Path
 
 from lightning_fabric import Fabric
@@ -68,26 +69,22 @@ def _load(fabric: Fabric, config: RunConfig) -> Splits:
 
 
 def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
-    if not fabric.is_global_zero:
-        return _fit_unlocked(run, splits, fabric, model)
     busy = f"another process ({{pid}}) is training in {run.folder}; wait or choose another --out"
-    with locked(run.folder / ".lock", busy):
-        return _fit_unlocked(run, splits, fabric, model)
-
-
-def _fit_unlocked(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
-    if fabric.is_global_zero:
-        remove_leftovers(run.checkpoints)
-    training = Training(run, splits, fabric, model)
-    if not training.restore():
-        training.plan()
-    elif not training.is_finished:
-        note(f"resuming at step {training.state.step} of {training.state.num_steps}")
-    if training.is_finished:
-        note(f"{run.folder} is already trained to the end")
-    elif not training.fit():
-        raise Interrupted(f"stopped and saved; continue with `cato train --resume {run.folder}`")
-    if run.config.data.file is not None and fabric.is_global_zero:
-        # Its data may be gone when the run predicts, so the band is calibrated now.
-        calibrate(run, load_surrogate(run), splits)
-    return run
+    is_first = fabric.is_global_zero
+    with locked(run.folder / ".lock", busy) if is_first else nullcontext():
+        if is_first:
+            remove_leftovers(run.checkpoints)
+        training = Training(run, splits, fabric, model)
+        if not training.restore():
+            training.plan()
+        elif not training.is_finished:
+            note(f"resuming at step {training.state.step} of {training.state.num_steps}")
+        if training.is_finished:
+            note(f"{run.folder} is already trained to the end")
+        elif not training.fit():
+            resume = f"`cato train --resume {run.folder}`"
+            raise Interrupted(f"stopped and saved; continue with {resume}")
+        if run.config.data.file is not None and is_first:
+            # Its data may be gone when the run predicts, so the band is calibrated now.
+            calibrate(run, load_surrogate(run), splits)
+        return run

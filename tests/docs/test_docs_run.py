@@ -169,9 +169,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 def run_command(command: str) -> None:
     """A `cato` command, made small, in this process."""
     words = shlex.split(made_small(command))[1:]
-    overrides, own = split_overrides(words)
+    changes, own = split_overrides(words)
     starts = words[0] == "train" and not {"--help", "--resume"} & set(own)
-    says = any(re.match(r"--train\.(epochs|steps|minutes)", word) for word in overrides)
+    says = bool({"epochs", "steps", "minutes"} & changes.get("train", {}).keys())
     with suppress(SystemExit) if "--help" in words else nullcontext():
         main([*words, *(FEW_STEPS if starts and not says else ())])
 

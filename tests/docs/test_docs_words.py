@@ -36,12 +36,12 @@ def check_arguments(*words: str) -> None:
     assert name in COMMANDS, f"no command {name}"
     if not arguments or "--help" in arguments:  # a command that a sentence names, or its help
         return
-    overrides, own = split_overrides(list(arguments))
+    changes, own = split_overrides(list(arguments))
     command = parse(COMMANDS[name], own if name == "train" else list(arguments), f"cato {name}")
     if isinstance(command, Train) and command.resume is None and command.benchmark:
         is_own = Path(command.benchmark).suffix or command.targets  # a file of the reader's
         if not is_own:
-            command.config(overrides)
+            command.config(changes)
     if isinstance(command, Generate):
         command.specs()
 

@@ -101,8 +101,8 @@ def test_the_command_on_the_card_trains_with_the_shipped_settings(name):
     assert run.config.benchmark == name
     assert run.config.data == replace(DataConfig(), seed=run.config.data.seed)
     _, command, *arguments = shlex.split(run.record["command"])
-    overrides, own = split_overrides(arguments)
-    assert parse(COMMANDS[command], own, "cato train").config(overrides) == run.config
+    changes, own = split_overrides(arguments)
+    assert parse(COMMANDS[command], own, "cato train").config(changes) == run.config
 
 
 @each_model

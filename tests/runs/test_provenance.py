@@ -9,9 +9,10 @@ import pytest
 import cato
 from cato.problem import Problem
 from cato.runs import folder
-from cato.runs import provenance as module
-from cato.runs.provenance import commit_of, environment, provenance
+from cato.runs.provenance import commit_of, environment
 from cato.runs.settings import recipe
+from reproduce import provenance as module
+from reproduce.provenance import provenance
 
 ENVIRONMENT = {"python", "torch", "system", "processor", "cores", "threads", "gpu"}
 """Keys of a run of version 0.1."""

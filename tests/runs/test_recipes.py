@@ -86,8 +86,8 @@ def test_the_command_of_a_run_repeats_it(model):
     config = recipe(name, "paper", model)  # differs from small in many settings
     other = run_config({**config.to_dict(), "scale": "small"}, "test")
     _, _, *words = shlex.split(command_of(other))
-    overrides, own = split_overrides(words)
-    assert parse(Train, own, "test").config(overrides) == other
+    changes, own = split_overrides(words)
+    assert parse(Train, own, "test").config(changes) == other
 
 
 @pytest.mark.parametrize("model", [name for name in MODELS if name not in ("cato", "cato_pc")])
