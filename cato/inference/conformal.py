@@ -40,19 +40,12 @@ FILE = "band.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """Half-widths q σ for each output.
+    """Half-widths q σ for each output."""
 
-    Attributes:
-        quantile: q of each output.
-        scale: σ; for meshes (N, C) or (T, N, C), for clouds (1, C) or (T, 1, C).
-        num_samples: Number n of validation samples.
-        step: Step of the checkpoint that it belongs to.
-    """
-
-    quantile: Float[Tensor, " C"]
-    scale: Float[Tensor, "*T M C"]
-    num_samples: int
-    step: int
+    quantile: Float[Tensor, " C"]  # q
+    scale: Float[Tensor, "*T M C"]  # σ; M is N for meshes and 1 for clouds.
+    num_samples: int  # Number n of validation samples.
+    step: int  # Step of the checkpoint that it belongs to.
 
     @property
     def half_width(self) -> Float[Tensor, "*T M C"]:

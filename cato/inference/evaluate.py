@@ -94,12 +94,9 @@ class Evaluation:
 
 
 def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) -> Evaluation:
-    """Errors and time on `data`.
+    """Errors and time on held-out samples.
 
-    Args:
-        surrogate: The surrogate to evaluate.
-        data: Held-out samples.
-        mean_target: Mean target of the training samples; None if `data` is on another mesh.
+    `mean_target` is that of the training samples; None if `data` is on another mesh.
     """
     if not len(data):
         raise InputError("there are no samples to evaluate on")
@@ -135,12 +132,8 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     """Evaluate the best weights of a run, time the solver for comparison, and write the figures.
 
     On the mesh of the training the band is calibrated, if it is not yet, and its coverage measured.
-    User data have no solver to time.
-
-    Args:
-        run: The run.
-        split: test or validation.
-        resolution: Nodes per side, if it differs from the training's.
+    User data have no solver to time. `resolution` is the nodes per side, if it differs from the
+    training's.
     """
     if split not in ("test", "validation"):
         raise InputError(f"the split must be test or validation; got {split!r}")

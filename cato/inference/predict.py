@@ -59,17 +59,11 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
 
 @dataclass(frozen=True, eq=False)
 class SamplePrediction:
-    """The prediction for one sample: arrays (*mesh, C_out), or (T, *mesh, C_out).
-
-    Attributes:
-        sample: The sample.
-        values: The predicted fields.
-        half_width: Half-width of the conformal band, if the run has one for this mesh.
-    """
+    """The prediction for one sample: arrays (*mesh, C_out), or (T, *mesh, C_out)."""
 
     sample: UserSample
     values: np.ndarray
-    half_width: np.ndarray | None
+    half_width: np.ndarray | None  # Of the conformal band, if the run has one for this mesh.
 
     @property
     def error(self) -> np.ndarray | None:

@@ -35,21 +35,13 @@ PRETRAINED_RESULTS = Path("runs") / "pretrained"  # Folder of results that are c
 
 @dataclass(frozen=True)
 class Run:
-    """An existing run.
+    """An existing run."""
 
-    Attributes:
-        folder: The run folder; for a pretrained model, the folder of its results.
-        config: All settings.
-        problem: The problem it is trained for.
-        record: Contents of run.json.
-        pretrained: Folder of a model that comes with the library, else None. It is read-only.
-    """
-
-    folder: Path
+    folder: Path  # For a pretrained model, the folder of its results.
     config: RunConfig
     problem: Problem
-    record: dict[str, Any]
-    pretrained: Path | None = None
+    record: dict[str, Any]  # Contents of run.json.
+    pretrained: Path | None = None  # Read-only folder of a model that comes with the library.
 
     @property
     def source(self) -> Path:
@@ -84,13 +76,9 @@ def require_new(folder: Path) -> None:
 
 
 def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = "") -> Run:
-    """Start a new run folder.
+    """Start a new run folder, which must not hold a run yet.
 
-    Args:
-        folder: The folder; it must not hold a run yet.
-        config: All settings.
-        problem: The problem to train for.
-        data: From `data_key`; other data are refused later. Without it any are accepted.
+    `data` is from `data_key`; other data are refused later. Without it any are accepted.
     """
     folder = Path(folder)
     require_new(folder)
@@ -110,11 +98,7 @@ def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = ""
 
 
 def open_run(folder: str | Path) -> Run:
-    """Read a run folder, or a model that comes with the library by its name.
-
-    Args:
-        folder: A path, or one of `pretrained_names` if nothing exists at that path.
-    """
+    """Read a run folder; one of `pretrained_names` is that model if nothing exists at that path."""
     folder = Path(folder)
     name = folder.name
     is_name = str(folder) == name and not folder.exists()

@@ -15,7 +15,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
-from queue import SimpleQueue
 from typing import Any, Literal
 
 import numpy as np
@@ -124,11 +123,9 @@ class SolverJobs:
         self._max_jobs, self._time_limit = max_jobs, time_limit
         self._jobs: OrderedDict[str, SolverJob] = OrderedDict()
         self._lock = threading.Lock()
-        self._threads = ThreadPoolExecutor(num_processes, "solvers")
-        self._workers = [Worker() for _ in range(num_processes)]
-        self._idle: SimpleQueue[Worker] = SimpleQueue()
-        for worker in self._workers:
-            self._idle.put(worker)
+        self._workers: list[Worker] = []
+        self._of_thread = threading.local()
+        self._threads = ThreadPoolExecutor(num_processes, "solvers", self._add_worker)
 
     def submit(self, editor: Editor, task: Task, values: np.ndarray) -> SolverJob:
         """Add a job to the queue; if there are too many, the oldest is dropped."""
@@ -155,12 +152,12 @@ class SolverJobs:
         for worker in self._workers:
             worker.kill()
 
+    def _add_worker(self) -> None:
+        self._of_thread.worker = Worker()
+        self._workers.append(self._of_thread.worker)
+
     def _run(self, job: SolverJob) -> None:
-        worker = self._idle.get()
-        try:
-            job.run(worker, self._time_limit)
-        finally:
-            self._idle.put(worker)
+        job.run(self._of_thread.worker, self._time_limit)
 
 
 def run_task(editor: Editor, task: Task, values: np.ndarray) -> Solution:

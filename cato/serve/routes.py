@@ -11,11 +11,8 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, Field
 
-from cato.serve.batching import PredictRequest
-from cato.serve.bodies import Body, Format, format_for, validate
-from cato.serve.models import ServedModel
+from cato.serve.bodies import format_for, validate
 from cato.serve.service import Serving
-from cato.serve.settings import ServeSettings
 
 router = APIRouter()
 
@@ -171,19 +168,12 @@ async def predict(name: str, request: Request, service: Serving) -> Response:
     form = format_for(request.headers.get("content-type", ""))
     async with service.admit(request) as read_body:
         with service.batcher.arriving():
-            body, arrays = await service.run_in_executor(
-                _decode, await read_body(), form, model, service.settings
-            )
+            content, settings = await read_body(), service.settings
+            body = await service.run_in_executor(form.decode, content, settings.max_body_bytes)
+            arrays = await service.run_in_executor(validate, body.arrays, model, settings)
         result = await service.predict(arrays, request)
         content = await service.run_in_executor(form.encode, model, result, body)
     return Response(content, media_type=form.media_type)
-
-
-def _decode(
-    content: bytes, form: Format, model: ServedModel, settings: ServeSettings
-) -> tuple[Body, PredictRequest]:
-    body = form.decode(content, settings.max_body_bytes)
-    return body, validate(body.arrays, model, settings)
 
 
 @router.get(

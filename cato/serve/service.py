@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Annotated, Any, ParamSpec, TypeVar
+from typing import Annotated, Any, TypeVar
 
 from fastapi import Depends, HTTPException, Request
 from starlette.requests import ClientDisconnect
@@ -14,7 +14,6 @@ from cato.serve.metrics import Metrics
 from cato.serve.models import ServedModel
 from cato.serve.settings import ServeSettings
 
-P = ParamSpec("P")
 T = TypeVar("T")
 
 CLIENT_GONE = 499  # Status for the metrics only: no client is left to read it.
@@ -75,10 +74,9 @@ class Service:
         finally:
             self._num_under_way -= 1
 
-    async def run_in_executor(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_in_executor(self, work: Callable[..., T], *args: Any) -> T:
         """Run a function, such as a codec, without blocking the event loop."""
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._executor, lambda: work(*args, **kwargs))
+        return await asyncio.get_running_loop().run_in_executor(self._executor, work, *args)
 
     async def predict(self, arrays: PredictRequest, request: Request) -> PredictResult:
         """Run a model; dropped on cancellation or if the client disconnects."""

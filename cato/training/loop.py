@@ -121,14 +121,7 @@ class TrainState:
 
 
 class Training:
-    """One training: model, data, optimisers and progress.
-
-    Args:
-        run: The run folder that it is recorded in.
-        splits: Training and validation data.
-        fabric: Devices and precision.
-        model: From `new_model`.
-    """
+    """One training: model (from `new_model`), data, optimisers and progress."""
 
     def __init__(self, run: Run, splits: Splits, fabric: Fabric, model: Operator) -> None:
         self.run, self.config, self.fabric = run, run.config.train, fabric
