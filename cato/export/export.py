@@ -16,7 +16,6 @@ import torch
 from torch import Tensor
 
 from cato import __version__
-from cato.data.dataset import Dataset
 from cato.data.generate import covering
 from cato.errors import InputError
 from cato.export.formats import FORMATS, Format, Metadata, Program
@@ -35,7 +34,7 @@ from cato.files import atomic_write
 from cato.physics.metrics import relative_l2
 from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import Run
-from cato.runs.load import data_spec, load_splits, load_surrogate
+from cato.runs.load import data_spec, is_generated, load_splits, load_surrogate
 from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
 
@@ -52,9 +51,18 @@ def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) 
     """
     target = Path(target or run.folder / f"model.{format_name}")
     _check_target(target, format_name)
-    surrogate = load_surrogate(run)
-    details = {"model": run.config.model_name, "run": _training(run)}
-    return export_surrogate(surrogate, target, format_name, details, _real_arrays(run))
+    config, record = run.config, run.record
+    origin = {
+        "name": run.folder.resolve().name,
+        "created": record.get("created"),
+        "cato": record.get("cato"),
+        "benchmark": config.benchmark,
+        "scale": config.scale,
+        "seed": config.train.seed,
+        "validation_relative_l2": min((line["validation"] for line in run.log()), default=None),
+    }
+    details = {"model": config.model_name, "run": origin}
+    return export_surrogate(load_surrogate(run), target, format_name, details, _real_arrays(config))
 
 
 def export_surrogate(
@@ -71,18 +79,18 @@ def export_surrogate(
     """
     kind = _check_target(target, format_name)
     metadata = _metadata(surrogate, {"model": type(surrogate.model).__name__} | (details or {}))
+    portable, why_fixed = Portable(surrogate), None
     with progress_bar(f"export {target.name}", 3) as bar:
-        attempt = partial(_attempt, Portable(surrogate), kind, target, metadata, real, bar)
-        try:
+        while True:
             try:
-                return attempt(why_fixed=None)
+                return _attempt(portable, kind, target, metadata, real, bar, why_fixed)
             except NotExportable as error:
+                if why_fixed is not None:
+                    raise InputError(
+                        f"{metadata['model']} cannot be exported to {format_name}: {error}"
+                    ) from error
+                why_fixed = str(error)
                 note(f"the mesh size is fixed at {surrogate.problem.shape}: {error}")
-                return attempt(why_fixed=str(error))
-        except NotExportable as error:
-            raise InputError(
-                f"{metadata['model']} cannot be exported to {format_name}: {error}"
-            ) from error
 
 
 def _attempt(
@@ -207,24 +215,17 @@ def _metadata(surrogate: Surrogate, details: Metadata) -> Metadata:
     }
 
 
-def _training(run: Run) -> Metadata:
-    """Origin of the weights."""
-    errors = [line["validation"] for line in run.log()]
-    return {
-        "name": run.folder.resolve().name,
-        "created": run.record.get("created"),
-        "cato": run.record.get("cato"),
-        "benchmark": run.config.benchmark,
-        "scale": run.config.scale,
-        "seed": run.config.train.seed,
-        "validation_relative_l2": min(errors, default=None),
-    }
-
-
-def _real_arrays(run: Run) -> list[Arrays]:
-    """Held-out samples of the run's data, each a batch of one without padding."""
-    data = _validation(run.config)
-    if data is None:
+def _real_arrays(config: RunConfig) -> list[Arrays]:
+    """Held-out samples of a run, each a batch of one without padding; data are not generated."""
+    root = Path(config.data.root)
+    try:
+        if is_generated(config):
+            path = root / covering(data_spec(config), root).file_name
+            if not path.exists():
+                raise InputError(f"no data in {root}")
+        data = load_splits(config).validation
+    except InputError as error:
+        note(f"the file is checked on random inputs only: {error}")
         return []
     samples = []
     for number in range(min(len(data), _REAL_SAMPLES)):
@@ -238,16 +239,3 @@ def _real_arrays(run: Run) -> list[Arrays]:
             arrays["time"] = torch.tensor([0.5])
         samples.append(arrays)
     return samples
-
-
-def _validation(config: RunConfig) -> Dataset | None:
-    """The validation split, or None with a note if it does not exist: it is not generated."""
-    data, root = config.data, Path(config.data.root)
-    is_generated = data.file is None and data.original is None
-    try:
-        if is_generated and not (root / covering(data_spec(config), root).file_name).exists():
-            raise InputError(f"no data in {root}")
-        return load_splits(config).validation
-    except InputError as error:
-        note(f"the file is checked on random inputs only: {error}")
-        return None

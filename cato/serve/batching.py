@@ -37,10 +37,6 @@ class PredictRequest:
     inputs: np.ndarray  # (S, *mesh, C_in)
     coords: np.ndarray | None  # (S, *mesh, D), or None for the training mesh
 
-    @property
-    def num_samples(self) -> int:
-        return len(self.inputs)
-
     def fits(self, other: "PredictRequest") -> bool:
         """Whether both requests can share a forward pass."""
         return (
@@ -201,13 +197,13 @@ class Batcher:
             parts.append(predict(inputs[part], None if coords is None else coords[part], size))
             self._metrics.batch_samples.observe(len(parts[-1]))
         seconds = time.perf_counter() - started
-        ends = np.cumsum([request.num_samples for request in requests])[:-1]
+        ends = np.cumsum([len(request.inputs) for request in requests])[:-1]
         outputs = np.split(np.concatenate(parts), ends)
         return [PredictResult(part, seconds, len(inputs)) for part in outputs]
 
 
 def _num_samples(jobs: list[Job]) -> int:
-    return sum(job.request.num_samples for job in jobs)
+    return sum(len(job.request.inputs) for job in jobs)
 
 
 def _explain(error: Exception, request: PredictRequest) -> Exception:

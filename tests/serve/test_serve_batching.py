@@ -65,7 +65,7 @@ def test_together_equals_alone(models, asked, max_batch, seed):
             expected = alone(question)
             assert answer.outputs.shape == expected.shape
             np.testing.assert_allclose(answer.outputs, expected, rtol=1e-4, atol=1e-5)
-            assert answer.batch <= max(max_batch, question.num_samples)
+            assert answer.batch <= max(max_batch, len(question.inputs))
 
 
 def test_requests_on_their_way_are_waited_for(models):
