@@ -54,7 +54,7 @@ def serve(
         models = load_models(runs)
         url = url_of(listener)
         app = create_app(models, settings)
-        _restrict_hosts(app, host, listener)
+        _restrict_hosts(app, host, listener.getsockname()[0])
         _announce(models, url, as_json)
         if open_page:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
@@ -106,11 +106,11 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _restrict_hosts(app: "FastAPI", host: str, listener: socket.socket) -> None:
+def _restrict_hosts(app: "FastAPI", host: str, address: str) -> None:
     """Check the Host header of a local service; warn if the service is open to the network."""
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
-    if ipaddress.ip_address(listener.getsockname()[0]).is_loopback:
+    if ipaddress.ip_address(address).is_loopback:
         # Otherwise a web page whose name resolves to 127.0.0.1 could use it through a browser.
         names = ["localhost", "127.0.0.1", "[::1]", host]
         app.add_middleware(TrustedHostMiddleware, allowed_hosts=names)

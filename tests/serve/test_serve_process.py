@@ -121,7 +121,7 @@ def test_an_open_address_is_said_to_be_open(models, host, is_open, capsys):
     from cato.serve.app import create_app
 
     app = create_app(models)
-    server._restrict_hosts(app, host)
+    server._restrict_hosts(app, host, "127.0.0.1" if host == "localhost" else host)
     app.state.service.close()
     assert ("anybody who can reach this machine" in capsys.readouterr().err) == is_open
     assert any("TrustedHost" in str(layer.cls) for layer in app.user_middleware) != is_open
