@@ -47,8 +47,7 @@ CALIBRATION_SECONDS = 4.0  # How long steps are timed to fit a schedule to a tim
 FRAME_STREAM = 1
 """Separates the random numbers that choose frames from all others of the same seed."""
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-OPTIMIZER = "optimizer/"
-"""Prefix of optimiser tensors in checkpoints; all others are weights."""
+OPTIMIZER = "optimizer/"  # Prefix of optimiser tensors in checkpoints; all others are weights.
 
 
 def new_model(config: RunConfig, problem: Problem) -> Operator:
