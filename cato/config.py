@@ -34,11 +34,8 @@ def from_dict(
 ) -> Config:
     """Build a config from plain values; unknown keys, wrong types and ranges are named errors.
 
-    Args:
-        cls: The dataclass to build.
-        values: Its fields, nested dataclasses as nested dictionaries.
-        where: Origin of the values, for messages, such as "recipe of darcy" or "command line".
-        group: Group of settings, which prefixes their names in messages.
+    Messages start with `where`, the origin of the values, such as "recipe of darcy"; `group`
+    prefixes the names of settings in them.
     """
     try:
         return _adapter(cls).validate_python(values)

@@ -115,16 +115,13 @@ def _axis_names(translated: Any, metadata: Metadata) -> dict[Any, str]:
 @contextmanager
 def _quiet_exporter() -> Iterator[None]:
     """Silence the exporter's warnings, which are for its developers."""
-    loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir")]
-    levels = [logger.level for logger in loggers]
+    before = logging.root.manager.disable
+    logging.disable(logging.WARNING)
     try:
-        for logger in loggers:
-            logger.setLevel(logging.ERROR)
         with warnings.catch_warnings(action="ignore"):
             yield
     finally:
-        for logger, level in zip(loggers, levels, strict=True):
-            logger.setLevel(level)
+        logging.disable(before)
 
 
 class Pt2:

@@ -33,10 +33,7 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     source has `targets` the relative `errors` of the samples. Named fields NAME become
     NAME_predicted, NAME_band and, with targets, NAME_error at every node.
 
-    Args:
-        run: Its best weights are used.
-        source: File or folder with the inputs of the run, and targets if they are known.
-        target: New file or folder; next to the source by default.
+    The best weights of the run are used. The target is next to the source by default.
     """
     source = Path(source)
     target = default_target(source) if target is None else Path(target)

@@ -10,13 +10,10 @@ from cato.runs.folder import Run
 
 
 class Journal:
-    """The log of one training.
+    """The log of one training; only one of its processes is `active`.
 
-    Args:
-        run: The run folder.
-        step: First step of the current epoch. Later lines will be written again, and so will a
-            line of step 0, which exists if the first step diverged.
-        active: True in one process only.
+    `step` is the first of the current epoch. Later lines will be written again, and so will a line
+    of step 0, which exists if the first step diverged.
     """
 
     def __init__(self, run: Run, step: int, active: bool) -> None:
