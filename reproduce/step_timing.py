@@ -131,8 +131,8 @@ def matmuls_per_step(config: RunConfig) -> float:
 @contextmanager
 def _training(config: RunConfig) -> "Iterator[Training]":
     """A training of these settings that leaves nothing behind."""
-    from cato.training.devices import make_fabric  # imports Lightning, which takes seconds
     from cato.training.loop import Training, new_model
+    from cato.training.train import make_fabric  # imports Lightning, which takes seconds
 
     splits = load_splits(config)
     with tempfile.TemporaryDirectory() as folder:

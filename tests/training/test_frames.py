@@ -13,9 +13,8 @@ from cato.runs.folder import create_run
 from cato.runs.settings import build_settings
 from cato.surrogate import frame_to_learn
 from cato.training import loop
-from cato.training.devices import make_fabric
 from cato.training.loop import Training, new_model
-from cato.training.train import train
+from cato.training.train import make_fabric, train
 
 NUM_FRAMES = 5
 WAVES = Problem("waves", "grid", (6, 6), ("a", "b"), ("w",), time="rollout", num_steps=NUM_FRAMES)

@@ -220,7 +220,7 @@ def test_calibration_leaves_weights_and_state_as_they_were(tmp_path, config_with
     monkeypatch.setattr(loop, "CALIBRATION_SECONDS", 0.1)
     config = config_with()
     from cato.runs.folder import create_run
-    from cato.training.devices import make_fabric
+    from cato.training.train import make_fabric
 
     splits = load_splits(config)
     run = create_run(tmp_path / "run", config, splits.problem)
