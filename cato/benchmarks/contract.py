@@ -9,6 +9,7 @@ import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from importlib.resources import files
 from typing import Any, ClassVar, Generic, TypeVar, final
 
@@ -125,10 +126,20 @@ class Benchmark(ABC, Generic[Parameters]):
 
     @property
     @final
+    def folder(self) -> str:
+        return type(self).__module__.rpartition(".")[0]
+
+    @property
+    @final
+    def solver(self) -> Any:
+        """The module solver.py; importing it is slow, and only processes that solve pay for it."""
+        return import_module(f"{self.folder}.solver")
+
+    @property
+    @final
     def recipe(self) -> dict[str, Any]:
-        """Training settings by scale and model, from recipe.toml in the benchmark's folder."""
-        folder = type(self).__module__.rpartition(".")[0]
-        return tomllib.loads((files(folder) / "recipe.toml").read_text(encoding="utf-8"))
+        """Training settings by scale and model, from recipe.toml."""
+        return tomllib.loads((files(self.folder) / "recipe.toml").read_text(encoding="utf-8"))
 
 
 def plane_grid(x: np.ndarray, y: np.ndarray) -> np.ndarray:

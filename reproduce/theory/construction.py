@@ -32,9 +32,8 @@ from torch.nn import functional as F
 
 from cato.errors import InputError
 from cato.models.cato.attention import AxialAttention
-from cato.models.cato.block import CatoBlock
 from cato.models.cato.chart import Chart
-from cato.models.cato.grid import Cato, CatoConfig
+from cato.models.cato.grid import Cato, CatoBlock, CatoConfig
 from cato.models.layers.nodewise import MLP
 from cato.problem import Problem
 from reproduce.theory.operators import ChartedAxialOperator

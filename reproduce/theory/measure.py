@@ -11,9 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
-from cato.models.cato.block import CatoBlock
 from cato.models.cato.chart import Chart
-from cato.models.cato.grid import Cato
+from cato.models.cato.grid import Cato, CatoBlock
 from reproduce.theory.construction import STEP, Channels
 from reproduce.theory.operators import Changes, ChartedAxialOperator
 

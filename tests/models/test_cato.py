@@ -7,9 +7,8 @@ from hypothesis import strategies as st
 
 from cato.errors import InputError
 from cato.models.cato.attention import AxialAttention, attend_along, frequencies, rotate, rotation
-from cato.models.cato.block import LocalOperator
 from cato.models.cato.chart import Chart
-from cato.models.cato.grid import Cato, CatoConfig
+from cato.models.cato.grid import Cato, CatoConfig, LocalOperator
 from cato.problem import Problem
 
 shapes = st.lists(st.integers(3, 7), min_size=1, max_size=3).map(tuple)

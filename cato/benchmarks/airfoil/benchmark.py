@@ -82,14 +82,12 @@ class Airfoil(Benchmark[FoilMesh]):
         return rng.uniform(-AMPLITUDE, AMPLITUDE, NUM_PARAMETERS)
 
     def solve(self, drawn: np.ndarray, parameters: FoilMesh) -> Sample:
-        from cato.benchmarks.airfoil.solver import CHANNELS, solve
-
-        solution = solve(drawn, parameters.shape)
+        solution = self.solver.solve(drawn, parameters.shape)
         if not solution.converged:
             raise Rejected(f"the residual stayed at {solution.residual:.1e}")
         names = ("residual", "num_iterations", "lift", "drag")
         diagnostics = {name: float(getattr(solution, name)) for name in names}
-        mach = solution.fields[..., CHANNELS.index("mach")]
+        mach = solution.fields[..., self.solver.CHANNELS.index("mach")]
         return Sample.on_mesh(solution.coords, mach, diagnostics)
 
 

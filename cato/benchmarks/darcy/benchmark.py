@@ -112,10 +112,7 @@ class Darcy(Benchmark[DarcyGrid]):
         return random_medium(rng, parameters.num_solver_nodes)
 
     def solve(self, drawn: np.ndarray, parameters: DarcyGrid) -> Sample:
-        # Only processes that solve pay for importing a solver.
-        from cato.benchmarks.darcy.solver import solve_darcy
-
-        solution = solve_darcy(drawn)
+        solution = self.solver.solve_darcy(drawn)
         kept = (slice(None, None, parameters.stride),) * 2
         return Sample(
             inputs=drawn[kept][..., None].astype(np.float32),

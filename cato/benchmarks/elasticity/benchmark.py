@@ -48,17 +48,14 @@ class ElasticityEditor(Editor):
         return values.reshape(-1, 2)
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        from cato.benchmarks.elasticity.solver import NUM_POINTS, morph, reference_cell
-
+        solver = self.benchmark.solver
         # Move all nodes, like the solver: moving only some could round differently.
-        nodes = morph(reference_cell(0).mesh.doflocs, self.decode(values))
-        return ModelInputs.of_mesh(nodes[:, :NUM_POINTS].T)
+        nodes = solver.morph(solver.reference_cell(0).mesh.doflocs, self.decode(values))
+        return ModelInputs.of_mesh(nodes[:, : solver.NUM_POINTS].T)
 
     def triangles(self) -> np.ndarray:
         """The solver's elements: the points are their corners."""
-        from cato.benchmarks.elasticity.solver import reference_cell
-
-        return reference_cell(0).mesh.t[:3].T.astype(np.uint32)
+        return self.benchmark.solver.reference_cell(0).mesh.t[:3].T.astype(np.uint32)
 
     def describe(self) -> dict[str, Any]:
         """Also the law of the edge, r = inner + (outer − inner) / (1 + exp r̃), |r̃| ≤ reach."""
@@ -104,9 +101,7 @@ class Elasticity(Benchmark[CellMesh]):
         return rng.standard_normal((NUM_WAVES, 2)) * 4 / np.sqrt(np.pi * (k**2 + 9))
 
     def solve(self, drawn: np.ndarray, parameters: CellMesh) -> Sample:
-        from cato.benchmarks.elasticity.solver import solve
-
-        solution = solve(drawn)
+        solution = self.solver.solve(drawn)
         return Sample.on_mesh(solution.points, solution.stress, solution.diagnostics)
 
 

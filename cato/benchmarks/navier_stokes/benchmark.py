@@ -53,12 +53,10 @@ class NavierStokesEditor(Editor):
         return np.array([1.0, 1.0, float(rng.integers(10_000))])
 
     def decode(self, values: np.ndarray) -> np.ndarray:
-        from cato.benchmarks.navier_stokes.solver import random_deviations
-
         strength, size, seed = values
         field = self.benchmark.draw(np.random.default_rng(int(seed)), self.parameters)
         if size != 1:
-            num_nodes = len(field)
+            num_nodes, random_deviations = len(field), self.benchmark.solver.random_deviations
             k_x = np.fft.fftfreq(num_nodes, 1 / num_nodes)[:, None]
             k_y = np.arange(num_nodes // 2 + 1)
             # The same variance, from waves that are `size` times as long.
@@ -68,9 +66,8 @@ class NavierStokesEditor(Editor):
         return strength * field
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        from cato.benchmarks.navier_stokes.solver import solve
-
-        frames = solve(self.decode(values), times=range(1, self.problem.num_inputs + 1))
+        times = range(1, self.problem.num_inputs + 1)
+        frames = self.benchmark.solver.solve(self.decode(values), times=times)
         return ModelInputs(self.parameters.past(frames), self.shared_coords())
 
 
@@ -125,19 +122,15 @@ class NavierStokes(Benchmark[TorusGrid]):
         return plane_grid(x, x)
 
     def draw(self, rng: np.random.Generator, parameters: TorusGrid) -> np.ndarray:
-        from cato.benchmarks.navier_stokes.solver import draw_vorticity
-
-        return draw_vorticity(rng, parameters.num_solver_nodes)
+        return self.solver.draw_vorticity(rng, parameters.num_solver_nodes)
 
     def solve(self, drawn: np.ndarray, parameters: TorusGrid) -> Sample:
-        from cato.benchmarks.navier_stokes.solver import enstrophy_tail, solve
-
-        frames = solve(drawn, times=range(1, NUM_PAST + NUM_FUTURE + 1))
+        frames = self.solver.solve(drawn, times=range(1, NUM_PAST + NUM_FUTURE + 1))
         future = frames[NUM_PAST:, :: parameters.stride, :: parameters.stride, None]
         return Sample(
             inputs=parameters.past(frames),
             targets=np.ascontiguousarray(future.astype(np.float32)),
-            diagnostics={"enstrophy_tail": enstrophy_tail(frames[-1])},
+            diagnostics={"enstrophy_tail": self.solver.enstrophy_tail(frames[-1])},
         )
 
 

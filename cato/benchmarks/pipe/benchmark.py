@@ -71,9 +71,8 @@ class PipeEditor(Editor):
         return np.concatenate([[0.0], values]).reshape(-1, 2)
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        from cato.benchmarks.pipe.solver import mesh
-
-        return ModelInputs.of_mesh(mesh(self.decode(values), self.parameters.shape))
+        mesh = self.benchmark.solver.mesh(self.decode(values), self.parameters.shape)
+        return ModelInputs.of_mesh(mesh)
 
 
 class Pipe(Benchmark[PipeMesh]):
@@ -105,9 +104,7 @@ class Pipe(Benchmark[PipeMesh]):
         return draw_centreline(rng)
 
     def solve(self, drawn: np.ndarray, parameters: PipeMesh) -> Sample:
-        from cato.benchmarks.pipe.solver import solve
-
-        solution = solve(drawn, parameters.shape)
+        solution = self.solver.solve(drawn, parameters.shape)
         diagnostics = solution.diagnostics | {"flux_error": solution.flux_error}
         return Sample.on_mesh(solution.coords, solution.u_x, diagnostics)
 

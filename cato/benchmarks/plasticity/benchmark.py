@@ -47,10 +47,8 @@ class PlasticityEditor(Editor):
         ]
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
-        from cato.benchmarks.plasticity.solver import die_curve
-
         shape = self.problem.shape
-        height = die_curve(values)(np.linspace(0.0, LENGTH, shape[0]))
+        height = self.benchmark.solver.die_curve(values)(np.linspace(0.0, LENGTH, shape[0]))
         inputs = np.broadcast_to(height[:, None, None], (*shape, 1)).astype(np.float32)
         return ModelInputs(inputs, self.shared_coords())
 
@@ -130,9 +128,7 @@ class Plasticity(Benchmark[BlockMesh]):
         return rng.uniform(0.0, MAX_KNOT, NUM_KNOTS)
 
     def solve(self, drawn: np.ndarray, parameters: BlockMesh) -> Sample:
-        from cato.benchmarks.plasticity.solver import solve
-
-        solution = solve(drawn, parameters.shape, NUM_FRAMES)
+        solution = self.solver.solve(drawn, parameters.shape, NUM_FRAMES)
         die = np.broadcast_to(solution.die_height[:, None, None], (*parameters.shape, 1))
         return Sample(
             inputs=die.astype(np.float32),
