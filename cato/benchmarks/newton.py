@@ -11,6 +11,8 @@ from scipy.sparse.linalg import splu
 
 from cato.benchmarks.contract import Rejected
 
+State = Float[np.ndarray, " dofs"]  # One number per degree of freedom.
+
 TOLERANCE = 1e-10  # Largest accepted Euclidean norm of the residual.
 MAX_ITERATIONS = 15
 
@@ -34,16 +36,16 @@ class Equations(ABC):
     scale: float = 1.0  # Norm by which the residual is divided.
 
     @abstractmethod
-    def residual(self, state: Float[np.ndarray, " dofs"]) -> Float[np.ndarray, " dofs"]:
+    def residual(self, state: State) -> State:
         """Left-hand side of the equations, zero at the solution."""
 
     @abstractmethod
-    def jacobian(self, state: Float[np.ndarray, " dofs"]) -> sparse.csr_matrix:
+    def jacobian(self, state: State) -> sparse.csr_matrix:
         """Derivative of the residual."""
 
     def newton(
-        self, state: Float[np.ndarray, " dofs"], free: Int[np.ndarray, " free"]
-    ) -> tuple[Float[np.ndarray, " dofs"], tuple[float, ...]]:
+        self, state: State, free: Int[np.ndarray, " free"]
+    ) -> tuple[State, tuple[float, ...]]:
         """Solve for the `free` entries of the state, keeping the others.
 
         Returns the solution, and the norm of the residual before each step and after the last.

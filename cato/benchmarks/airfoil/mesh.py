@@ -22,6 +22,9 @@ from numpy.polynomial import Polynomial
 
 from cato.errors import InputError
 
+Points = Float[np.ndarray, "N 2"]
+Displacements = Float[np.ndarray, "7"]  # Of the free control points.
+
 NUM_PARAMETERS = 7
 AMPLITUDE = 0.05  # Largest displacement of a control point.
 SHAPE = (221, 51)
@@ -43,7 +46,7 @@ def num_wake_cells(shape: tuple[int, int]) -> int:
 
 
 def mesh(
-    parameters: Float[np.ndarray, "7"], shape: tuple[int, int] = SHAPE
+    parameters: Displacements, shape: tuple[int, int] = SHAPE
 ) -> Float[np.ndarray, "{shape[0]} {shape[1]} 2"]:
     """Nodes of the C-grid around the foil of the given control displacements."""
     if not np.isfinite(parameters).all():
@@ -60,7 +63,7 @@ def mesh(
     return (1 - weight) * inner[:, None] + weight * outer_boundary(num_wake, num_foil)[:, None]
 
 
-def foil(num_cells: int) -> Float[np.ndarray, "N 2"]:
+def foil(num_cells: int) -> Points:
     """NACA 0012 from the trailing edge over the upper side around.
 
     Nodes are uniform in x but for one more in the cell at the nose, a quarter into it.
@@ -73,9 +76,7 @@ def foil(num_cells: int) -> Float[np.ndarray, "N 2"]:
     return np.stack([np.r_[x[:0:-1], x], np.r_[y[:0:-1], -y]], axis=-1)
 
 
-def deformed(
-    points: Float[np.ndarray, "N 2"], parameters: Float[np.ndarray, "7"]
-) -> Float[np.ndarray, "N 2"]:
+def deformed(points: Points, parameters: Displacements) -> Points:
     """Move points inside the box with its control points."""
     x, y = points.T
     below = Polynomial.fit(BOX_KNOTS, np.r_[0.0, parameters[:3]], 3)(x)
@@ -99,7 +100,7 @@ def stretched(first: float, num_cells: int) -> Float[np.ndarray, "{num_cells}+1"
     return nodes
 
 
-def outer_boundary(num_wake: int, num_foil: int) -> Float[np.ndarray, "N 2"]:
+def outer_boundary(num_wake: int, num_foil: int) -> Points:
     """Nodes of the far field: a line above the wake, half a circle, a line below."""
     x = np.linspace(1, RADIUS, num_wake + 1)[1:]
     angle = np.linspace(np.pi / 2, 3 * np.pi / 2, num_foil + 1)

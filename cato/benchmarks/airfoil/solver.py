@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float
 
 from cato.benchmarks.airfoil.euler import GAMMA, advance, fill_ghosts, linearise, net_flux, relax
-from cato.benchmarks.airfoil.mesh import SHAPE, mesh, num_wake_cells
+from cato.benchmarks.airfoil.mesh import SHAPE, Displacements, mesh, num_wake_cells
 from cato.errors import InputError
 
 CHANNELS = ("rho", "u", "v", "p", "mach")
@@ -49,7 +49,7 @@ class Solution:
 
 
 def solve(
-    parameters: Float[np.ndarray, "7"],
+    parameters: Displacements,
     shape: tuple[int, int] = SHAPE,
     mach: float = 0.8,
     alpha: float = 0.0,

@@ -15,14 +15,15 @@ every resolution merely samples.
 import numpy as np
 from jaxtyping import Float64
 
+Values = Float64[np.ndarray, "n n"]  # At the nodes.
+Modes = Float64[np.ndarray, "K K"]  # Of the cosines.
+
 LOW, HIGH = 3.0, 12.0  # The two permeabilities.
 
 NUM_MODES = 421  # Modes along each axis: as many as the original has on its 421 × 421 grid.
 
 
-def spectrum(
-    num_modes: int = NUM_MODES, *, alpha: float = 2.0, tau: float = 3.0
-) -> Float64[np.ndarray, "K K"]:
+def spectrum(num_modes: int = NUM_MODES, *, alpha: float = 2.0, tau: float = 3.0) -> Modes:
     """The standard deviations √λ_k of the cosine coefficients; that of the mean is zero."""
     k = np.arange(num_modes)
     deviations = tau ** (alpha - 1) * (np.pi**2 * (k[:, None] ** 2 + k**2) + tau**2) ** (-alpha / 2)
@@ -30,9 +31,7 @@ def spectrum(
     return deviations
 
 
-def cosine_sum(
-    coefficients: Float64[np.ndarray, "K K"], num_nodes: int
-) -> Float64[np.ndarray, "n n"]:
+def cosine_sum(coefficients: Modes, num_nodes: int) -> Values:
     """Σ_k coefficients_k ψ_k at the nodes x_i = i/(n − 1), boundary included.
 
     Two small matrix products rather than an FFT: they take any pair of mode and node counts.
@@ -43,9 +42,7 @@ def cosine_sum(
     return basis @ coefficients @ basis.T
 
 
-def gaussian_field(
-    rng: np.random.Generator, num_nodes: int, num_modes: int = NUM_MODES
-) -> Float64[np.ndarray, "n n"]:
+def gaussian_field(rng: np.random.Generator, num_nodes: int, num_modes: int = NUM_MODES) -> Values:
     """One draw at the nodes of a square grid, with α = 2 and τ = 3.
 
     The generator is used alike at every resolution: nodes that two grids share get the same value.
@@ -54,6 +51,6 @@ def gaussian_field(
     return cosine_sum(spectrum(num_modes) * xi, num_nodes)
 
 
-def random_medium(rng: np.random.Generator, num_nodes: int) -> Float64[np.ndarray, "n n"]:
+def random_medium(rng: np.random.Generator, num_nodes: int) -> Values:
     """Permeability `HIGH` where a Gaussian field is positive and `LOW` elsewhere, at the nodes."""
     return np.where(gaussian_field(rng, num_nodes) >= 0.0, HIGH, LOW)

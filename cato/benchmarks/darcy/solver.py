@@ -18,19 +18,19 @@ from jaxtyping import Float64
 from cato.benchmarks.contract import Rejected
 from cato.errors import InputError
 
+Values = Float64[np.ndarray, "n n"]  # At the nodes.
+
 TOLERANCE = 1e-10  # Largest accepted ‖h²f − Au‖ / ‖h²f‖.
 
 
 class DarcySolution(NamedTuple):
     """Pressure at all nodes and how it was reached."""
 
-    u: Float64[np.ndarray, "n n"]
+    u: Values
     diagnostics: dict[str, float]
 
 
-def solve_darcy(
-    a: Float64[np.ndarray, "n n"], f: Float64[np.ndarray, "n n"] | float = 1.0
-) -> DarcySolution:
+def solve_darcy(a: Values, f: Values | float = 1.0) -> DarcySolution:
     """Pressure for a positive permeability and a source at the nodes x_i = i/(n − 1), n ≥ 4.
 
     Boundary values of the source are not used. Raises `Rejected` if the residual does not fall
@@ -60,7 +60,7 @@ def solve_darcy(
     return DarcySolution(u, {"residual": residual, "num_iterations": float(len(history) - 1)})
 
 
-def five_point_matrix(a: Float64[np.ndarray, "n n"]) -> sp.csr_array:
+def five_point_matrix(a: Values) -> sp.csr_array:
     """h² times the operator −∇·(a∇·) on the interior nodes, row-major, with u = 0 outside."""
     a_x = (a[1:, 1:-1] + a[:-1, 1:-1]) / 2
     a_y = (a[1:-1, 1:] + a[1:-1, :-1]) / 2

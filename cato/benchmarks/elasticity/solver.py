@@ -36,7 +36,10 @@ from skfem.helpers import dot, grad, mul
 
 from cato.benchmarks.contract import Rejected
 from cato.benchmarks.elasticity.benchmark import CENTRE, MIN_RADIUS, RADIUS_RANGE
-from cato.benchmarks.newton import Equations, NewtonSolution
+from cato.benchmarks.newton import Equations, NewtonSolution, State
+
+Void = Float[np.ndarray, "waves 2"]  # Fourier coefficients of its edge.
+Matrices = Float[np.ndarray, "2 2 *q"]  # At the quadrature points.
 
 C1, C2 = 1.863e5, 9.79e3
 TRACTION = 100.0
@@ -54,18 +57,14 @@ class Solution(NewtonSolution):
     stress: Float[np.ndarray, " 972"]  # Von Mises stress there.
 
 
-def void_radius(
-    void: Float[np.ndarray, "waves 2"], angle: Float[np.ndarray, " n"]
-) -> Float[np.ndarray, " n"]:
+def void_radius(void: Void, angle: Float[np.ndarray, " n"]) -> Float[np.ndarray, " n"]:
     """Distance r(θ) from the centre of the cell to the edge of its void."""
     phase = np.arange(1, len(void) + 1)[:, None] * angle
     exponent = void[:, 0] @ np.cos(phase) + void[:, 1] @ np.sin(phase)
     return MIN_RADIUS + RADIUS_RANGE / (1 + np.exp(exponent))
 
 
-def solve(
-    void: Float[np.ndarray, "waves 2"], traction: float = TRACTION, refine: int = 0
-) -> Solution:
+def solve(void: Void, traction: float = TRACTION, refine: int = 0) -> Solution:
     """Stress in the cell with the void drawn by `Elasticity.draw`.
 
     The traction is the upward force per unit length of the top; `refine` is how many times to halve
@@ -89,9 +88,7 @@ class UnitCell(Equations):
     # A stable body has a positive definite Jacobian: every diagonal entry is a good pivot.
     pivoting = {"diag_pivot_thresh": 0.0, "options": {"SymmetricMode": True}}  # noqa: RUF012
 
-    def __init__(
-        self, void: Float[np.ndarray, "waves 2"], traction: float = TRACTION, refine: int = 0
-    ) -> None:
+    def __init__(self, void: Void, traction: float = TRACTION, refine: int = 0) -> None:
         reference = reference_cell(refine)
         mesh = replace(reference.mesh, doflocs=morph(reference.mesh.doflocs, void))
         self.basis = skfem.Basis(mesh, skfem.ElementTriP2(), intorder=_QUADRATURE_ORDER)
@@ -101,18 +98,18 @@ class UnitCell(Equations):
         if (self.basis.mapping.detDF(self.basis.X) <= 0).any():
             raise Rejected("elasticity: the void is too ragged; it folds the mesh")
 
-    def deformation(self, displacement: Float[np.ndarray, " dofs"]) -> np.ndarray:
+    def deformation(self, displacement: State) -> np.ndarray:
         """F = 1 + ∇u at the quadrature points: indices (component, derivative, element, point)."""
         gradient = [self.basis.interpolate(u).grad for u in np.split(displacement, 2)]
         return np.stack(gradient) + np.eye(2)[:, :, None, None]
 
-    def residual(self, state: Float[np.ndarray, " dofs"]) -> Float[np.ndarray, " dofs"]:
+    def residual(self, state: State) -> State:
         """Out-of-balance forces, the gradient of the energy."""
         stress = first_piola(self.deformation(state))
         forces = [_internal.assemble(self.basis, stress=component) for component in stress]
         return np.concatenate(forces) - self.load
 
-    def jacobian(self, state: Float[np.ndarray, " dofs"]) -> sparse.csr_matrix:
+    def jacobian(self, state: State) -> sparse.csr_matrix:
         moduli = tangent_moduli(self.deformation(state))
         xx, xy, yy = (
             _stiffness.assemble(self.basis, moduli=moduli[a, :, b])
@@ -120,7 +117,7 @@ class UnitCell(Equations):
         )
         return sparse.bmat([[xx, xy], [xy.T, yy]], format="csr")
 
-    def stress(self, displacement: Float[np.ndarray, " dofs"]) -> Float[np.ndarray, "3 972"]:
+    def stress(self, displacement: State) -> Float[np.ndarray, "3 972"]:
         """Cauchy stress σ_xx, σ_yy and σ_xy at the points, L2-projected."""
         corners = self.basis.with_element(skfem.ElementTriP1())
         cauchy = cauchy_stress(self.deformation(displacement))
@@ -128,20 +125,20 @@ class UnitCell(Equations):
         return np.stack([corners.project(values)[:NUM_POINTS] for values in components])
 
 
-def _invariants(F: Float[np.ndarray, "2 2 *q"]) -> tuple[np.ndarray, ...]:
+def _invariants(F: Matrices) -> tuple[np.ndarray, ...]:
     """det F, |F|², the cofactor matrix G = ∂det F/∂F, and α, β of P = ∂W/∂F = αF + βG."""
     J, square = F[0, 0] * F[1, 1] - F[0, 1] * F[1, 0], (F**2).sum(axis=(0, 1))
     G = np.stack([np.stack([F[1, 1], -F[1, 0]]), np.stack([-F[0, 1], F[0, 0]])])
     return J, square, G, 2 * (C1 + C2 / J**2), 2 * (C2 * J - (C1 + C2 * square) / J**3)
 
 
-def first_piola(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "2 2 *q"]:
+def first_piola(F: Matrices) -> Matrices:
     """P = ∂W/∂F."""
     _, _, G, alpha, beta = _invariants(F)
     return alpha * F + beta * G
 
 
-def tangent_moduli(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "2 2 2 2 *q"]:
+def tangent_moduli(F: Matrices) -> Float[np.ndarray, "2 2 2 2 *q"]:
     """∂P_ai/∂F_bj at the indices (a, i, b, j)."""
     J, square, G, alpha, beta = _invariants(F)
     mixed = np.einsum("ai...,bj...->aibj...", F, -4 * C2 * G / J**3)
@@ -156,7 +153,7 @@ def tangent_moduli(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "2 2 2 2
     )
 
 
-def cauchy_stress(F: Float[np.ndarray, "2 2 *q"]) -> Float[np.ndarray, "2 2 *q"]:
+def cauchy_stress(F: Matrices) -> Matrices:
     """σ = P Fᵀ, for the volume ratio is 1."""
     return np.einsum("ai...,bi...->ab...", first_piola(F), F)
 
@@ -167,9 +164,7 @@ def von_mises(stress: Float[np.ndarray, "3 *q"]) -> Float[np.ndarray, "*q"]:
     return np.sqrt(xx**2 - xx * yy + yy**2 + 3 * xy**2)
 
 
-def morph(
-    nodes: Float[np.ndarray, "2 n"], void: Float[np.ndarray, "waves 2"]
-) -> Float[np.ndarray, "2 n"]:
+def morph(nodes: Float[np.ndarray, "2 n"], void: Void) -> Float[np.ndarray, "2 n"]:
     """Move nodes along their rays so that the circle becomes the void; the square stays."""
     ray = nodes - CENTRE
     distance = np.hypot(*ray)
@@ -189,7 +184,7 @@ class Reference(NamedTuple):
 
     mesh: skfem.MeshTri2
     free: Int[np.ndarray, " free"]
-    load: Float[np.ndarray, " dofs"]
+    load: State
 
 
 @lru_cache(maxsize=4)

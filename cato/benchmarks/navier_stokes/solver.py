@@ -25,7 +25,6 @@ that of the original's code, 2·7³ (−Δ + 49)^(−5/2); its paper has 7^(3/2)
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
-from typing import final
 
 import numpy as np
 import scipy.fft
@@ -33,6 +32,9 @@ from jaxtyping import Complex, Float, Float64
 
 from cato.benchmarks.contract import Rejected
 from cato.errors import InputError
+
+Waves = Complex[np.ndarray, "n K"]  # Coefficients, see `Torus`.
+Values = Float64[np.ndarray, "n n"]  # At the nodes.
 
 # Largest |k₁| and |k₂| of a random initial field: what the original's 256 × 256 nodes carry.
 NUM_RANDOM_WAVES = 127
@@ -62,7 +64,7 @@ def random_deviations(k_x: np.ndarray, k_y: np.ndarray) -> np.ndarray:
     return np.where((k_x == 0) & (k_y == 0), 0.0, deviations)
 
 
-def draw_vorticity(rng: np.random.Generator, num_nodes: int) -> Float64[np.ndarray, "n n"]:
+def draw_vorticity(rng: np.random.Generator, num_nodes: int) -> Values:
     """One random initial field at the nodes of the torus.
 
     The generator is used alike at every resolution, and a wave that two grids carry (|k₁|, |k₂| <
@@ -82,7 +84,6 @@ def draw_vorticity(rng: np.random.Generator, num_nodes: int) -> Float64[np.ndarr
     return scipy.fft.irfft2(coefficients, s=(num_nodes, num_nodes), norm="forward")
 
 
-@final
 @dataclass(frozen=True)
 class Torus:
     """The unit torus with n × n nodes, and real fields on it as sums of waves |k₁|, |k₂| < n/3.
@@ -98,7 +99,7 @@ class Torus:
         return (self.num_nodes - 1) // 3  # the largest |k₁| and |k₂|
 
     @property
-    def nodes(self) -> tuple[Float64[np.ndarray, "n n"], Float64[np.ndarray, "n n"]]:
+    def nodes(self) -> tuple[Values, Values]:
         """x and y of every node."""
         along = np.arange(self.num_nodes) / self.num_nodes
         x, y = np.meshgrid(along, along, indexing="ij")
@@ -123,7 +124,6 @@ class Torus:
         return result
 
 
-@final
 class VorticityEquation:
     """dŵ/dt = linear · ŵ + nonlinear(ŵ) for the Fourier coefficients ŵ of the vorticity."""
 
@@ -140,18 +140,17 @@ class VorticityEquation:
         self._stretch = (k_x * k_y).astype(self.dtype)
         self._forcing = torus.coefficients(forcing(*torus.nodes)).astype(self.dtype)
 
-    def velocity(self, w: Complex[np.ndarray, "n K"]) -> Float[np.ndarray, "2 n n"]:
+    def velocity(self, w: Waves) -> Float[np.ndarray, "2 n n"]:
         """u and v at the nodes, from the stream function ψ: −Δψ = w, u = ∂ψ/∂y, v = −∂ψ/∂x."""
         return self.torus.values(self._velocity * w)
 
-    def nonlinear(self, w: Complex[np.ndarray, "n K"]) -> Complex[np.ndarray, "n K"]:
+    def nonlinear(self, w: Waves) -> Waves:
         """Transport and forcing."""
         u, v = self.velocity(w)
         uv, vv_minus_uu = self.torus.coefficients(np.stack([u * v, (v - u) * (v + u)]))
         return self._shear * uv + self._stretch * vv_minus_uu + self._forcing
 
 
-@final
 class IntegratingFactorRK4:
     """The classical Runge–Kutta method for exp(−t · linear) ŵ, which viscosity does not change."""
 
@@ -159,7 +158,7 @@ class IntegratingFactorRK4:
         self.equation, self.dt = equation, dt
         self._half = np.exp(equation.linear * dt / 2).astype(equation.dtype)
 
-    def step(self, w: Complex[np.ndarray, "n K"]) -> Complex[np.ndarray, "n K"]:
+    def step(self, w: Waves) -> Waves:
         rate, dt, half = self.equation.nonlinear, self.dt, self._half
         w_half = half * w
         k1 = half * rate(w)
@@ -169,9 +168,7 @@ class IntegratingFactorRK4:
         return half * (w_half + (dt / 6) * (k1 + 2 * (k2 + k3))) + (dt / 6) * k4
 
 
-def advance(
-    equation: VorticityEquation, w: Complex[np.ndarray, "n K"], duration: float
-) -> Complex[np.ndarray, "n K"]:
+def advance(equation: VorticityEquation, w: Waves, duration: float) -> Waves:
     """The coefficients after some time; the step is chosen anew every `STEP_LIFETIME`."""
     top_wavenumber = 2 * np.pi * equation.torus.top
     num_spans = max(1, ceil(duration / STEP_LIFETIME - 1e-6))  # 0.75000001 is three spans

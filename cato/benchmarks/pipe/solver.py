@@ -30,9 +30,13 @@ from scipy.integrate import simpson
 from scipy.interpolate import CubicHermiteSpline
 from skfem.helpers import dot, grad
 
-from cato.benchmarks.newton import Equations, NewtonSolution
+from cato.benchmarks.newton import Equations, NewtonSolution, State
 from cato.benchmarks.pipe.benchmark import KNOTS, LENGTH
 from cato.errors import InputError
+
+Centreline = Float[np.ndarray, "5 2"]  # Height and slope at each knot.
+Nodes = Float[np.ndarray, "H W 2"]  # Positions (x, y).
+Field = Float[np.ndarray, "H W"]  # Values at the nodes.
 
 WIDTH = 1.0
 VISCOSITY = 0.005
@@ -46,16 +50,14 @@ _QUADRATURE_ORDER = 7
 class Solution(NewtonSolution):
     """A flow on the nodes of its mesh; the first axis runs along the pipe, the second across."""
 
-    coords: Float[np.ndarray, "H W 2"]  # Node positions (x, y).
-    u_x: Float[np.ndarray, "H W"]  # Velocity along x, the benchmark's target.
-    u_y: Float[np.ndarray, "H W"]  # Velocity along y.
-    p: Float[np.ndarray, "H W"]  # Pressure over density.
+    coords: Nodes  # Node positions (x, y).
+    u_x: Field  # Velocity along x, the benchmark's target.
+    u_y: Field  # Velocity along y.
+    p: Field  # Pressure over density.
     flux_error: float  # Largest relative deviation from 2/3 of the flux through a line of nodes.
 
 
-def mesh(
-    parameters: Float[np.ndarray, "5 2"], shape: tuple[int, int] = (129, 129)
-) -> Float[np.ndarray, "H W 2"]:
+def mesh(parameters: Centreline, shape: tuple[int, int] = (129, 129)) -> Nodes:
     """Node positions of the pipe with these heights and slopes at its knots."""
     if min(shape) < 5 or any(size % 2 == 0 for size in shape):
         raise InputError(
@@ -67,7 +69,7 @@ def mesh(
     return np.stack(np.broadcast_arrays(x[:, None], centre[:, None] + across), axis=-1)
 
 
-def solve(parameters: Float[np.ndarray, "5 2"], shape: tuple[int, int] = (129, 129)) -> Solution:
+def solve(parameters: Centreline, shape: tuple[int, int] = (129, 129)) -> Solution:
     """Flow through the pipe with these heights and slopes, as drawn by `draw_centreline`.
 
     `shape` counts nodes along and across, both odd. Raises `Rejected` if Newton's iteration fails.
@@ -93,7 +95,7 @@ class Flow(Equations):
     # Pivots stay on the diagonal unless ten times smaller than the best: 1.6 times as fast.
     pivoting = {"diag_pivot_thresh": 0.1}  # noqa: RUF012
 
-    def __init__(self, coords: Float[np.ndarray, "H W 2"]) -> None:
+    def __init__(self, coords: Nodes) -> None:
         self.coords = coords
         reference, self.node = _reference(coords.shape[:2])
         doflocs = np.empty_like(reference.doflocs)
@@ -112,7 +114,7 @@ class Flow(Equations):
         fixed = np.concatenate([prescribed, self.basis.N + prescribed])
         return np.setdiff1d(np.arange(2 * self.basis.N + self.divergence[0].shape[0]), fixed)
 
-    def state(self, **fields: Float[np.ndarray, "H W"]) -> Float[np.ndarray, " dofs"]:
+    def state(self, **fields: Field) -> State:
         """The state with the given fields, out of u_x, u_y and p; the others are 0."""
         state = np.zeros(2 * self.basis.N + self.divergence[0].shape[0])
         parts = dict(zip(("u_x", "u_y", "p"), self._split(state), strict=True))
@@ -121,12 +123,12 @@ class Flow(Equations):
             parts[name][self.node[::step, ::step]] = values[::step, ::step]
         return state
 
-    def fields(self, state: Float[np.ndarray, " dofs"]) -> tuple[Float[np.ndarray, "H W"], ...]:
+    def fields(self, state: State) -> tuple[Field, ...]:
         """u_x, u_y and p on the nodes of the mesh."""
         u_x, u_y, p = self._split(state)
         return u_x[self.node], u_y[self.node], _halve_steps(p[self.node[::2, ::2]])
 
-    def residual(self, state: Float[np.ndarray, " dofs"]) -> Float[np.ndarray, " dofs"]:
+    def residual(self, state: State) -> State:
         """Weak momentum equations at every node, then continuity at every corner."""
         *velocity, p = self._split(state)
         u = [self.basis.interpolate(component) for component in velocity]
@@ -139,7 +141,7 @@ class Flow(Equations):
         continuity = sum(self.divergence[a] @ component for a, component in enumerate(velocity))
         return np.concatenate([*momentum, continuity])
 
-    def jacobian(self, state: Float[np.ndarray, " dofs"]) -> sparse.csr_matrix:
+    def jacobian(self, state: State) -> sparse.csr_matrix:
         u = [self.basis.interpolate(component) for component in self._split(state)[:2]]
         momentum = self.viscous + _transport.assemble(self.basis, u_x=u[0], u_y=u[1])
         strain = [
@@ -153,7 +155,7 @@ class Flow(Equations):
         ]
         return sparse.bmat(blocks, format="csr")
 
-    def _split(self, state: Float[np.ndarray, " dofs"]) -> Sequence[np.ndarray]:
+    def _split(self, state: State) -> Sequence[np.ndarray]:
         return np.split(state, [self.basis.N, 2 * self.basis.N])
 
 
@@ -167,7 +169,7 @@ _divergence = (
 )
 
 
-def _halve_steps(values: Float[np.ndarray, "h w"]) -> Float[np.ndarray, "H W"]:
+def _halve_steps(values: Float[np.ndarray, "h w"]) -> Field:
     """Corner values and, between them, their means: what Q1 takes at the Q2 nodes."""
     for axis in range(2):
         twice = np.repeat(values, 2, axis=axis)
