@@ -60,7 +60,6 @@ class View:
         return first + step * self.time_step
 
     def time_title(self, step: int) -> str:
-        """The time of a frame, as text."""
         name = "frame " if self.first_time is None else "t = "
         return f"{name}{self.time(step):.4g} {self.time_unit}".rstrip()
 

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from cato.benchmarks import get_benchmark
-from cato.benchmarks.contract import Benchmark
-from cato.benchmarks.published import Layout, Published
+from cato.benchmarks.contract import Benchmark, Layout, Published
 from cato.data.dataset import Dataset, Splits
 from cato.data.formats import Reversed, open_variable
 from cato.errors import InputError

@@ -61,16 +61,6 @@ def supported(tensor: Tensor) -> bool:
     return plain and not watched and not torch.is_autocast_enabled("cpu") and kernels() is not None
 
 
-def compiled_on_cpu(plain: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Attention in PyTorch's operations, replaced by `axial_attention` where that is supported."""
-
-    @functools.wraps(plain)
-    def attention(qkv: Tensor, *arguments: Any) -> Tensor:
-        return (axial_attention if supported(qkv) else plain)(qkv, *arguments)
-
-    return attention
-
-
 def axial_attention(
     qkv: Float[Tensor, "B *mesh projections"],
     turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],

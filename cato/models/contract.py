@@ -36,44 +36,28 @@ class Prediction(NamedTuple):
     """Output of a model."""
 
     values: Float[Tensor, "B N C_out"]
-    flux: Float[Tensor, "B N C_out D"] | None = None
-    """Auxiliary estimate of the gradient of `values`, if the model has a flux head."""
+    flux: Float[Tensor, "B N C_out D"] | None = None  # Gradient of `values`, from a flux head.
 
 
 class Operator(nn.Module, ABC):
     """A neural operator, and everything that the rest of the library may ask of it.
 
-    Attributes:
-        config: Its settings, an instance of `config_class`.
-        config_class: The frozen dataclass of its settings, `class FNO(Operator, config=FNOConfig)`.
-        problem: The problem it was built for; later calls may differ from it in `shape` only.
-        blocks: Layers that FSDP shards one by one; empty if the model is sharded as a whole.
-        flux_head: The layer that reads out the flux, or None. Training freezes it if no loss term
-            uses it.
-        chart: Maps coordinates to the latent coordinates in which the model measures distance; None
-            for models without a chart.
-        chart_kind: How the chart is obtained, such as "learned"; None without a chart.
-        title: Name in tables and figures.
-        family: Kind of network, such as "Fourier".
-        reference: Authors, title, venue and year of the paper.
-        geometries: The geometries the class can be built for.
-        why_not_cloud: Why clouds are not among them, a clause for messages.
-        permutation_equivariant: Whether permuting the points of a cloud permutes the outputs.
-        hidden: Names of the modules between those that read the inputs and write the outputs.
+    Settings are a frozen dataclass, named by the class: `class FNO(Operator, config=FNOConfig)`.
     """
 
     config_class: ClassVar[type[Any]]
-    title: ClassVar[str]
-    family: ClassVar[str]
-    reference: ClassVar[str]
+    title: ClassVar[str]  # Name in tables and figures.
+    family: ClassVar[str]  # Kind of network, such as "Fourier".
+    reference: ClassVar[str]  # Authors, title, venue and year of the paper.
     geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]] = ("grid", "mesh", "cloud")
-    why_not_cloud: ClassVar[str] = ""
-    permutation_equivariant: ClassVar[bool] = True
+    why_not_cloud: ClassVar[str] = ""  # Why clouds are not among them, a clause for messages.
+    permutation_equivariant: ClassVar[bool] = True  # Permuting a cloud permutes the outputs.
+    # Names of the modules between those that read the inputs and those that write the outputs.
     hidden: ClassVar[tuple[str, ...]] = ("blocks",)
-    blocks: nn.ModuleList | tuple[()]
-    flux_head: nn.Module | None
-    chart: nn.Module | None
-    chart_kind: str | None
+    blocks: nn.ModuleList | tuple[()]  # Layers that FSDP shards one by one; if empty, all at once.
+    flux_head: nn.Module | None  # Reads out the flux; frozen in training if no loss term uses it.
+    chart: nn.Module | None  # Maps coordinates to those in which the model measures distance.
+    chart_kind: str | None  # How the chart is obtained, such as "learned"; None without a chart.
 
     def __init_subclass__(cls, config: type[Any] | None = None) -> None:
         super().__init_subclass__()
@@ -83,7 +67,7 @@ class Operator(nn.Module, ABC):
     def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__()
         self.config = config
-        self.problem = problem
+        self.problem = problem  # later calls may differ from it in `shape` only
         self.blocks, self.flux_head = (), None
         self.chart, self.chart_kind = None, None
 
@@ -124,7 +108,6 @@ class Operator(nn.Module, ABC):
         return nodes._replace(coords=coords, features=features)
 
     def chart_coords(self, coords: Coords) -> Coords | None:
-        """Chart coordinates of the nodes; None for models without a chart."""
         return None if self.chart is None or self.chart_kind is None else self.chart(coords)
 
     def hidden_matrices(self) -> list[nn.Parameter]:

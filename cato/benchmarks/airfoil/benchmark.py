@@ -6,9 +6,8 @@ from typing import Any
 import numpy as np
 
 from cato.benchmarks.airfoil.mesh import AMPLITUDE, BOX_HEIGHT, BOX_KNOTS, NUM_PARAMETERS, mesh
-from cato.benchmarks.contract import Benchmark, Rejected, Sample, Scale
+from cato.benchmarks.contract import Benchmark, Rejected, Sample, Scale, flow_on_mesh
 from cato.benchmarks.editor import Control, Editor, ModelInputs
-from cato.benchmarks.published import flow_on_mesh
 from cato.benchmarks.view import View, Window
 from cato.problem import Problem
 

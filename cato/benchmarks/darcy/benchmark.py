@@ -5,10 +5,9 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale, plane_grid
+from cato.benchmarks.contract import Benchmark, Layout, Published, Sample, Scale, plane_grid
 from cato.benchmarks.darcy.medium import HIGH, LOW, random_medium
 from cato.benchmarks.editor import Editor, ModelInputs
-from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
 from cato.errors import InputError
 from cato.problem import Problem

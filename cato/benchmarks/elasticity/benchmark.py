@@ -10,9 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale
+from cato.benchmarks.contract import Benchmark, Layout, Published, Sample, Scale
 from cato.benchmarks.editor import Control, Editor, ModelInputs
-from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
 from cato.problem import Problem
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale, plane_grid
+from cato.benchmarks.contract import Benchmark, Layout, Published, Sample, Scale, plane_grid
 from cato.benchmarks.editor import Control, Editor, ModelInputs
-from cato.benchmarks.published import Layout, Published
 from cato.benchmarks.view import View
 from cato.problem import Problem
 

@@ -100,7 +100,6 @@ class Torus:
 
     @property
     def nodes(self) -> tuple[Values, Values]:
-        """x and y of every node."""
         along = np.arange(self.num_nodes) / self.num_nodes
         x, y = np.meshgrid(along, along, indexing="ij")
         return x, y
@@ -112,7 +111,6 @@ class Torus:
         return k_x[:, None], 2 * np.pi * np.arange(self.top + 1.0)[None]
 
     def values(self, coefficients: Complex[np.ndarray, "*C n K"]) -> Float[np.ndarray, "*C n n"]:
-        """The field at the nodes."""
         columns = scipy.fft.ifft(coefficients, axis=-2, norm="forward")
         return scipy.fft.irfft(columns, n=self.num_nodes, axis=-1, norm="forward")
 

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale
+from cato.benchmarks.contract import Benchmark, Sample, Scale, flow_on_mesh
 from cato.benchmarks.editor import Control, Editor, ModelInputs
-from cato.benchmarks.published import flow_on_mesh
 from cato.benchmarks.view import View
 from cato.errors import InputError
 from cato.problem import Problem

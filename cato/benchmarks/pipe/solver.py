@@ -124,7 +124,6 @@ class Flow(Equations):
         return state
 
     def fields(self, state: State) -> tuple[Field, ...]:
-        """u_x, u_y and p on the nodes of the mesh."""
         u_x, u_y, p = self._split(state)
         return u_x[self.node], u_y[self.node], _halve_steps(p[self.node[::2, ::2]])
 

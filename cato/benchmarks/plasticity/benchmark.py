@@ -5,9 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Sample, Scale, plane_grid
+from cato.benchmarks.contract import Benchmark, Fields, Layout, Published, Sample, Scale, plane_grid
 from cato.benchmarks.editor import Control, Editor, ModelInputs
-from cato.benchmarks.published import Fields, Layout, Published
 from cato.benchmarks.view import View
 from cato.problem import Problem
 

@@ -53,7 +53,6 @@ class LinearAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, h: Float[Tensor, "B Q C"], z: Points, mask: Mask = None) -> Tensor:
-        """Attend; points of z outside the mask are ignored."""
         q = rearrange(self.query(h), "b n (m c) -> b m n c", m=self.heads).softmax(-1)
         k, v = rearrange(self.key_value(z), "b k (t m c) -> t b m k c", t=2, m=self.heads)
         k = k.softmax(-1)

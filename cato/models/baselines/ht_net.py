@@ -108,7 +108,6 @@ class Hierarchy(nn.Module):
             self.decompose = nn.Linear(2 * width, 4 * width)
 
     def forward(self, h: Rows, inside: Inside) -> Rows:
-        """Update this level; nodes where `inside` is 0 are padding."""
         for block in self.blocks:
             h = block(h, inside)
         if self.coarser is None:

@@ -96,7 +96,6 @@ class RotaryAttention(nn.Module):
                 block += torch.eye(width) / width
 
     def forward(self, h: Points, source: Points, turn: Rotation, mask: Mask) -> Points:
-        """Attend; points outside the mask are ignored."""
         q, k, v = (
             rearrange(linear(x), "b n (m c) -> b m n c", m=self.heads)
             for linear, x in ((self.query, h), (self.key, source), (self.value, source))

@@ -57,7 +57,6 @@ class EfficientAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Points, mask: Mask = None) -> Points:
-        """Attend; points outside the mask are ignored."""
         q, k, v = rearrange(self.qkv(x), "b n (t m c) -> t b m n c", t=3, m=self.heads)
         if mask is not None:
             k = k.masked_fill(~mask[:, None, :, None], torch.finfo(k.dtype).min)

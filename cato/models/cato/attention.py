@@ -16,6 +16,7 @@ little to tell neighbours apart; the scale s is our addition (docs/decisions/000
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -23,7 +24,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.errors import InputError
-from cato.kernels.attention import compiled_on_cpu
+from cato.kernels import attention as kernels
 from cato.models.shapes import Mesh
 
 Turn = Float[Tensor, "B *mesh pairs 2"]  # R(p) at every node, as (cos ω_r p, sin ω_r p).
@@ -54,11 +55,8 @@ def rotate(
 class AxialAttention(nn.Module):
     """Multi-head attention along every line of a structured mesh, summed over the axes.
 
-    Args:
-        width: Channels C.
-        heads: Heads M; C / M must be even, for the rotary pairs.
-        axes: The mesh axes to attend along; all in the paper's operator.
-        share_qkv: One W_Q, W_K, W_V for all axes, as the paper writes it, or one set per axis.
+    The paper's operator attends along all axes. `share_qkv`: one W_Q, W_K, W_V for all of them, as
+    the paper writes it, or one set per axis.
     """
 
     def __init__(self, width: int, heads: int, axes: Sequence[int], share_qkv: bool = True) -> None:
@@ -100,8 +98,9 @@ def axial_attention(
     return torch.cat(lines, dim=-1)
 
 
-attend = compiled_on_cpu(axial_attention)
-"""The same function, on CPUs in compiled loops, which are several times faster."""
+def attend(qkv: Tensor, *arguments: Any) -> Tensor:
+    """The same function, on CPUs in compiled loops, which are several times faster."""
+    return (kernels.axial_attention if kernels.supported(qkv) else axial_attention)(qkv, *arguments)
 
 
 def attend_along(q: Mesh, k: Mesh, v: Mesh, axis: int, heads: int) -> Mesh:

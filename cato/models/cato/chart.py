@@ -20,14 +20,11 @@ ChartKind = Literal["learned", "normalised", "raw", "none"]
 
 
 class Chart(nn.Module):
-    """Maps physical coordinates to chart coordinates.
+    """Maps D physical coordinates to as many chart coordinates.
 
-    Args:
-        dimension: Number of physical coordinates D, and of chart coordinates.
-        kind: `learned`, the paper's; `normalised`, each sample's bounding box scaled to [−1, 1]^D;
-            `raw`, the coordinates as they are; `none`, every node at 0, so that attention ignores
-            positions. All but the first are for ablation.
-        hidden: Width of the learned chart's hidden layer.
+    Kinds: `learned`, the paper's; `normalised`, each sample's bounding box scaled to [−1, 1]^D;
+    `raw`, the coordinates as they are; `none`, every node at 0, so that attention ignores
+    positions. All but the first are for ablation.
     """
 
     def __init__(self, dimension: int, kind: ChartKind = "learned", hidden: int = 64) -> None:

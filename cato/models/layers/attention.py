@@ -110,7 +110,6 @@ class SliceAttention(nn.Module):
         self.out = nn.Linear(width, width)
 
     def forward(self, x: Points, f: Points, mask: Mask = None) -> Points:
-        """Attend; points outside the mask belong to no slice."""
         weights = self.slice_weights(x, mask)
         f = rearrange(f, "b n (m c) -> b m n c", m=self.heads)
         # A channel of ones makes one product give the sums and the weights that divide them.

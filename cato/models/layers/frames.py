@@ -52,18 +52,11 @@ class PointConfig:
 
 
 class PointOperator(Operator):
-    """Lift, time embedding, and a network on the nodes.
+    """Lift, time embedding, and a network on the nodes."""
 
-    Attributes:
-        lift: Maps coordinates and inputs of a node to the hidden state.
-        time: Embedding of the time, added to the hidden state; None if the problem has no time.
-        num_in: Number of coordinates and inputs of a node.
-        two_axes: Whether the model's meshes have two axes, for 2-D convolutions.
-    """
-
-    two_axes: ClassVar[bool] = False
-    lift: nn.Module
-    time: TimeEmbedding | None
+    two_axes: ClassVar[bool] = False  # Whether its meshes have two axes, for 2-D convolutions.
+    lift: nn.Module  # Maps coordinates and inputs of a node to the hidden state.
+    time: TimeEmbedding | None  # Added to the hidden state; None if the problem has no time.
 
     def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__(config, problem)
@@ -72,6 +65,7 @@ class PointOperator(Operator):
                 f"{self.title} works on meshes with two axes; {problem.name!r} has shape "
                 f"{problem.shape}. Pass the nodes as a cloud"
             )
+        # Coordinates and inputs of a node.
         self.num_in = problem.dimension + problem.num_inputs
 
     def operate(self, nodes: Nodes) -> Prediction:

@@ -12,7 +12,7 @@ import torch
 from scipy.io import savemat
 
 from cato.benchmarks import get_benchmark
-from cato.benchmarks.published import Published
+from cato.benchmarks.contract import Published
 from cato.data.dataset import Dataset, Splits
 from cato.data.published import read_files
 from cato.errors import InputError
