@@ -27,7 +27,11 @@ def atomic_write(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as handle:
             os.fsync(handle.fileno())
         temporary.replace(path)
-        _sync_folder(path.parent)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # makes the rename durable
+        finally:
+            os.close(folder)
     except OSError as error:
         raise InputError(
             f"cannot write {path}: {error.strerror or error}. Nothing was overwritten; "
@@ -36,15 +40,6 @@ def atomic_write(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink()
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a rename durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def write_json(path: Path, values: Any) -> None:

@@ -52,7 +52,20 @@ class Problem:
         num_axes = len(self.shape)
         object.__setattr__(self, "periodic", tuple(self.periodic) or (False,) * num_axes)
         object.__setattr__(self, "period", tuple(self.period) or (None,) * self.dimension)
-        self._check_words()
+        # Literals are not checked by Python.
+        words = {"geometry": (self.geometry, Geometry), "time": (self.time, TimeProtocol)}
+        for name, (word, kind) in words.items():
+            if word not in get_args(kind):
+                raise InputError(f"{name} must be one of {get_args(kind)}; got {word!r}")
+        for name in ("inputs", "outputs", "normalise"):
+            if isinstance(getattr(self, name), str):
+                raise InputError(f"{name} must be a tuple of names, such as ('u',), not one string")
+        if set(self.normalise) - {"coords", "inputs", "outputs"}:
+            raise InputError(f"only coords, inputs and outputs are normalised: {self.normalise}")
+        if any(self.period) and "coords" in self.normalise:
+            raise InputError(
+                "coordinates with a period cannot be normalised: that changes the period"
+            )
         if not self.outputs:
             raise InputError(f"problem {self.name!r} has no output channel")
         if self.geometry == "cloud":
@@ -72,22 +85,6 @@ class Problem:
             raise InputError(
                 f"periodic {self.periodic} must name every axis of {self.shape} "
                 f"and period {self.period} every one of the {self.dimension} coordinates"
-            )
-
-    def _check_words(self) -> None:
-        """Literals are not checked by Python."""
-        words = {"geometry": (self.geometry, Geometry), "time": (self.time, TimeProtocol)}
-        for name, (word, kind) in words.items():
-            if word not in get_args(kind):
-                raise InputError(f"{name} must be one of {get_args(kind)}; got {word!r}")
-        for name in ("inputs", "outputs", "normalise"):
-            if isinstance(getattr(self, name), str):
-                raise InputError(f"{name} must be a tuple of names, such as ('u',), not one string")
-        if set(self.normalise) - {"coords", "inputs", "outputs"}:
-            raise InputError(f"only coords, inputs and outputs are normalised: {self.normalise}")
-        if any(self.period) and "coords" in self.normalise:
-            raise InputError(
-                "coordinates with a period cannot be normalised: that changes the period"
             )
 
     @property

@@ -102,11 +102,6 @@ class Surrogate(nn.Module):
     def problem(self) -> Problem:
         return self.model.problem
 
-    @property
-    def chart_kind(self) -> str | None:
-        """How the chart of the model is obtained; None for models without a chart."""
-        return self.model.chart_kind
-
     def forward(
         self,
         coords: Float[Tensor, "B N D"],

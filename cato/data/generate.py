@@ -74,7 +74,9 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
         )
         with locked(target.with_name(f".{target.name}.lock"), busy):
             if not is_complete(target, spec):  # another process may have finished it just now
-                _remove_leftovers(target)
+                # Half-written files of killed processes; the lock ensures that they are dead.
+                for leftover in target.parent.glob(f".{target.name}.*.tmp"):
+                    leftover.unlink(missing_ok=True)
                 _solve_missing(cache, target, workers or cpu_count())
                 if target.exists():
                     raise InputError(f"{target} appeared while it was being generated; move it")
@@ -210,9 +212,3 @@ def _solve_missing(cache: SampleCache, target: Path, num_workers: int) -> None:
             f"the same command resumes"
         )
         raise
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove half-written files of killed processes; the lock ensures that they are dead."""
-    for leftover in target.parent.glob(f".{target.name}.*.tmp"):
-        leftover.unlink(missing_ok=True)

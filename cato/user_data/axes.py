@@ -228,7 +228,6 @@ class MeshMatch(NamedTuple):
 
     @property
     def mesh(self) -> Shape:
-        """Nodes along each axis."""
         return self.coords.shape[self.is_per_sample : -1]
 
 

@@ -42,7 +42,7 @@ HELD_OUT = 0.1  # Fraction of the samples for validation, and for test.
 def is_user_data(name: str) -> bool:
     """Whether what to train on is a file or folder, not a benchmark."""
     path = Path(name)
-    looks_like_one = _suffix(path) in SUFFIXES or len(path.parts) > 1
+    looks_like_one = path.suffix.lower() in SUFFIXES or len(path.parts) > 1
     return name not in BENCHMARKS and (looks_like_one or path.exists())
 
 
@@ -89,7 +89,7 @@ def _files_by_split(folder: Path) -> dict[str, list[Path]]:
     """The files of each split; all files under the name "" if the folder has no splits."""
     splits = {name: folder / name for name in SPLITS if (folder / name).is_dir()}
     parts = {name: _listed(inner) for name, inner in (splits or {"": folder}).items()}
-    found = sorted({_suffix(file) for files in parts.values() for file in files})
+    found = sorted({file.suffix.lower() for files in parts.values() for file in files})
     if not found:
         raise InputError(f"{folder} holds no file that ends in {', '.join(SUFFIXES)}")
     if len(found) > 1 and not set(found) <= set(vtk.SUFFIXES):
@@ -99,7 +99,7 @@ def _files_by_split(folder: Path) -> dict[str, list[Path]]:
 
 def _listed(folder: Path) -> list[Path]:
     """Files of known formats in natural order: case_2 before case_10."""
-    files = [f for f in folder.iterdir() if f.is_file() and _suffix(f) in SUFFIXES]
+    files = [f for f in folder.iterdir() if f.is_file() and f.suffix.lower() in SUFFIXES]
 
     def key(file: Path) -> list[tuple[int, str]]:
         words = re.split(r"(\d+)", file.name)
@@ -109,14 +109,10 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _reader(path: Path) -> Reader:
-    suffix = _suffix(path)
+    suffix = path.suffix.lower()
     if suffix not in READERS:
         raise InputError(f"{path} has an unknown format; its name should end in one of {SUFFIXES}")
     return READERS[suffix]
-
-
-def _suffix(path: Path) -> str:
-    return path.suffix.lower()
 
 
 # -- for a training -------------------------------------------------------------------------------

@@ -12,7 +12,6 @@ from cato.benchmarks.view import Window
 from cato.problem import Problem
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
-DPI = 110  # Resolution of the pictures that studies write.
 MAX_ASPECT = 3  # Domains longer than this are stretched to the panel.
 MAX_LINES = 56  # Mesh lines drawn along each axis: more would merge.
 POINTS_AREA = 1.4e4  # Area of all points of a cloud together, in square points: half a panel.

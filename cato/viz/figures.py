@@ -360,8 +360,8 @@ def with_unit(case: Case, label: str) -> str:
 
 def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure | None:
     """The nodes of a sample in the plane and in the chart; None for models without a chart."""
-    problem = data.problem
-    if surrogate.chart_kind is None or problem.dimension != 2:
+    problem, kind = data.problem, surrogate.model.chart_kind
+    if kind is None or problem.dimension != 2:
         return None
     batch = data.batch([index])
     # Without padding: the normalised chart depends on all points it gets.
@@ -373,7 +373,7 @@ def chart_figure(surrogate: Surrogate, data: Dataset, index: int = 0) -> Figure 
     physical = "physical points" if problem.geometry == "cloud" else "physical grid"
     for panel, title, places, window, (x, y) in (
         (axes[0, 0], physical, nodes, window_of(problem, nodes), "xy"),
-        (axes[0, 1], f"{surrogate.chart_kind} chart", charted, Window.around(charted), "ξη"),
+        (axes[0, 1], f"{kind} chart", charted, Window.around(charted), "ξη"),
     ):
         draw_grid(panel, problem, places, nodes[:, 0])
         panel.set_title(title, fontsize=9)
@@ -392,7 +392,7 @@ def draw_grid(axes: Axes, problem: Problem, nodes: np.ndarray, colour: np.ndarra
 
 def describe_chart(surrogate: Surrogate) -> str:
     """A sentence on the kind of chart, and on its use in CATO (meshes) or CATO-PC (clouds)."""
-    kind = surrogate.chart_kind
+    kind = surrogate.model.chart_kind
     assert kind is not None
     chart = f"the {kind} chart, {CHARTS[kind]}"
     if surrogate.problem.geometry == "cloud":

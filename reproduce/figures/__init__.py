@@ -5,7 +5,9 @@ from pathlib import Path
 from matplotlib.figure import Figure
 
 from cato.files import atomic_write
-from cato.viz.fields import DPI
+
+DPI = 110
+"""Resolution of the pictures."""
 
 
 def save_figure(figure: Figure, path: Path) -> None:

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from cato.viz.fields import DPI, new_figure
+from cato.viz.fields import new_figure
+from reproduce.figures import DPI
 from reproduce.figures.labels import place_labels
 
 COLOURS = {"cato": "tab:red", "saot": "tab:blue", "transolver": "tab:green"}
