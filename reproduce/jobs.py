@@ -1,4 +1,4 @@
-"""A queue of trainings: one process and one thread each, resumable, a failure stops no other.
+"""A queue of trainings: one process and one thread at a time, resumable, a failure stops no other.
 
 A job is a run folder. Finished jobs are kept; those that were stopped or killed resume from their
 checkpoint. If the queue itself is killed, its jobs save and end.
@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
 from loky import cpu_count
@@ -43,13 +44,13 @@ def run_jobs(
     for name, config in jobs.items():
         _require_same_settings(folder / name, config)
     waiting = [name for name in jobs if not is_done(folder / name)]
-    processes = {name: Worker() for name in waiting}
-    pool = ThreadPoolExecutor(workers or cpu_count())
+    processes = [Worker() for _ in range(workers or cpu_count())]
+    idle: SimpleQueue[Worker] = SimpleQueue()  # kept between jobs: PyTorch takes long to import
+    for process in processes:
+        idle.put(process)
+    pool = ThreadPoolExecutor(len(processes))
     try:
-        futures = {
-            name: pool.submit(_run_job, processes[name], folder / name, jobs[name])
-            for name in waiting
-        }
+        futures = {name: pool.submit(_run_job, idle, folder / name, jobs[name]) for name in waiting}
         with progress_bar(label, len(jobs)) as bar:
             while not all(future.done() for future in futures.values()):
                 bar(_completed(jobs, folder, futures), _underway(futures))
@@ -59,9 +60,11 @@ def run_jobs(
         raise Interrupted("stopped; the same command resumes") from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes.values():
+        for process in processes:
             process.terminate()  # jobs that still run save and end
         pool.shutdown()
+        for process in processes:
+            process.kill()
     if failed := [name for name, future in futures.items() if not future.result()]:
         raise InputError(
             f"{len(failed)} of {len(jobs)} jobs failed ({', '.join(failed)}), the others are kept; "
@@ -92,11 +95,13 @@ def _require_same_settings(folder: Path, config: RunConfig) -> None:
         )
 
 
-def _run_job(process: Worker, folder: Path, config: RunConfig) -> bool:
-    """Run a job in its process; whether it finished. Its log says why it did not."""
+def _run_job(idle: "SimpleQueue[Worker]", folder: Path, config: RunConfig) -> bool:
+    """Run a job in an idle process; whether it finished. Its log says why it did not."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with process, suppress(InputError, RuntimeError):
+    process = idle.get()
+    with suppress(InputError, RuntimeError):
         process.run(train_job, folder, config.to_dict())
+    idle.put(process)
     return is_done(folder)
 
 
@@ -127,7 +132,7 @@ def _underway(futures: Mapping[str, Future[bool]]) -> str:
 
 
 def train_job(folder: Path, settings: dict[str, Any]) -> None:
-    """One job, in a process of its own: train or resume, then read the test split once.
+    """One job, in a worker process: train or resume, then read the test split once.
 
     A training that diverges would do so again, so its best checkpoint before that is its result.
     """

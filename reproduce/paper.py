@@ -1,7 +1,11 @@
-"""What the paper reports on each benchmark."""
+"""What the paper reports on each benchmark: paper.toml in the benchmark's folder, if it has one."""
 
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
+
+from cato.benchmarks import BENCHMARKS
 
 
 @dataclass(frozen=True)
@@ -17,30 +21,7 @@ class PaperNumbers:
 
 
 PAPER = {
-    "darcy": PaperNumbers(
-        0.0042, "saot", 0.0049, public_millions={"transolver": 2.83, "saot": 2.69}
-    ),
-    "navier_stokes": PaperNumbers(
-        0.0319,
-        "saot",
-        0.0675,
-        is_highlighted=True,
-        public_millions={"transolver": 11.23, "saot": 9.65},
-    ),
-    "airfoil": PaperNumbers(
-        0.0041, "saot", 0.0049, public_millions={"transolver": 2.81, "saot": 6.06}
-    ),
-    "pipe": PaperNumbers(
-        0.0038, "gnot", 0.0047, public_millions={"transolver": 3.07, "saot": 5.42}
-    ),
-    "plasticity": PaperNumbers(
-        0.0005,
-        "saot",
-        0.0009,
-        is_highlighted=True,
-        public_millions={"transolver": 2.84, "saot": 5.49},
-    ),
-    "elasticity": PaperNumbers(
-        0.0070, "transolver", 0.0081, public_millions={"transolver": 0.71, "saot": 2.04}
-    ),
+    name: PaperNumbers(**tomllib.loads(path.read_text(encoding="utf-8")))
+    for name, benchmark in BENCHMARKS.items()
+    if (path := files(benchmark.folder) / "paper.toml").is_file()
 }

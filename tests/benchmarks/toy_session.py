@@ -21,7 +21,6 @@ from cato.data.published import read_published
 from cato.processes import Worker
 from cato.serve.app import create_app
 from cato.serve.models import load_models
-from reproduce.paper import PAPER, PaperNumbers
 
 
 def run_cato(*words: str) -> dict[str, Any]:
@@ -72,7 +71,6 @@ class Here(Worker):
 def compare() -> None:
     """A comparison of one short training, and the pages with its results."""
     reproduce.jobs.Worker = Here
-    PAPER["toy"] = PaperNumbers(0.0123, "fno", 0.0456)
     options = ("--benchmarks", "toy", "--models", "fno", "--scale", "smoke", "--seeds", "0")
     folders = ("--share", "1", "--runs", "runs", "--out", "results/epochs", "--workers", "1")
     reproduce.cli.main(["epochs", *options, *folders])

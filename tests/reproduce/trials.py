@@ -6,7 +6,7 @@ from reproduce.experiment import load
 def trial(name, root, **overrides):
     """An experiment of experiments.toml at smoke scale with one seed, all its files in `root`."""
     folders = {"data": root / "data", "runs": root / "runs", "out": root / "out"}
-    return load(name, **folders | {"scale": "smoke", "seeds": (0,), "workers": 2} | overrides)
+    return load(name, **folders | {"scale": "smoke", "seeds": (0,), "workers": 1} | overrides)
 
 
 def measured(**more):
