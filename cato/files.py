@@ -1,4 +1,4 @@
-"""Writing files so that a kill at any moment leaves either the old file or the complete new one."""
+"""Files that survive a kill at any moment, and locks: one process at a time."""
 
 import hashlib
 import json
@@ -62,3 +62,34 @@ def digest(path: Path) -> str:
     """SHA-256 of a file, in hexadecimal."""
     with Path(path).open("rb") as handle:
         return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+@contextmanager
+def locked(path: Path, busy: str) -> Iterator[None]:
+    """Hold the lock file at `path`, created and removed here, while the block runs.
+
+    The kernel releases the lock when its process ends, however it ends: the file that a killed
+    process leaves behind does no harm. `busy` is the message of the `InputError` if another process
+    holds it, with its number, which the file contains, for "{pid}".
+    """
+    from filelock import FileLock, Timeout  # imports asyncio, which most commands do without
+
+    lock = FileLock(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        # Not 0 seconds: if the owner removes the file between open and lock, filelock must retry.
+        lock.acquire(timeout=0.2)
+        path.write_text(f"{os.getpid()}\n")
+    except Timeout:
+        pid = path.read_text().strip() if path.exists() else ""
+        raise InputError(busy.replace("{pid}", pid or "unknown")) from None
+    except OSError as error:
+        lock.release()
+        raise InputError(
+            f"cannot write into {path.parent}: {error.strerror}; choose another folder"
+        ) from error
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)  # while it is held, so that it is not another process's
+        lock.release()

@@ -16,7 +16,7 @@ from cato.errors import InputError
 from cato.models.registry import MODELS, default_model, model_class
 from cato.runs.folder import Run
 from cato.runs.load import data_spec
-from cato.runs.settings import Changes, RunConfig, build_settings, recipe
+from cato.runs.settings import Changes, RunConfig, build_settings
 from reproduce.jobs import run_jobs
 from reproduce.step_timing import in_equal_time
 
@@ -153,7 +153,7 @@ class Experiment:
         model = self.our_model(benchmark)
         train = {"seed": seed}
         if "data" in changes:  # fewer samples, the same number of steps
-            train["steps"] = self.num_steps(recipe(benchmark, self.scale, model))
+            train["steps"] = self.num_steps(build_settings(benchmark, self.scale, model))
         config = self.config(benchmark, model, changes, {"train": train})
         settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
         return self.job(benchmark, "_".join(settings).replace(" ", "") or model, seed), config

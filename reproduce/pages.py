@@ -16,7 +16,7 @@ from typing import Any
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import atomic_write
-from cato.runs.settings import recipe
+from cato.runs.settings import build_settings
 from cato.viz.pages import data_uri
 from cato.viz.pages import render as render_template
 from reproduce.claims import claims
@@ -224,7 +224,7 @@ def _ours(ablation: Row) -> dict[str, Any]:
         for row in others
         if (words := AS_IN_PAPER.get((row["question"], row["answer"])))
     ]
-    return {"scale": scale, "recipe": recipe("darcy", scale, "cato"), "rows": rows}
+    return {"scale": scale, "recipe": build_settings("darcy", scale, "cato"), "rows": rows}
 
 
 def _experiments(found: Mapping[str, Row], to_folder: str) -> list[dict[str, Any]]:

@@ -29,7 +29,7 @@ from cato.physics.gradient import inverse_metric
 from cato.physics.losses import PhysicalLoss
 from cato.problem import Problem
 from cato.processes import Worker
-from cato.runs.settings import RunConfig, recipe
+from cato.runs.settings import RunConfig, build_settings
 from cato.training.optim import build_optimizers
 from reproduce.attention_variants import VARIANTS
 from reproduce.flops import count_flops
@@ -133,7 +133,7 @@ def step_cost(benchmark: str, scale: str, model: str, repeats: int = REPEATS) ->
 def operations(benchmark: str, scale: str, model: str) -> dict[str, Any]:
     """GFLOP per sample of a model by its recipe: a forward, and a forward and backward."""
     problem = get_benchmark(benchmark).problem(scale)
-    operator = build_model(model, recipe(benchmark, scale, model).model, problem)
+    operator = build_model(model, build_settings(benchmark, scale, model).model, problem)
 
     def forward_and_backward() -> None:
         values, flux = operator(*inputs_of(problem))
@@ -193,7 +193,7 @@ def subject(model: str, scale: str, problem: Problem, benchmark: str = GROWTH) -
 
 def recipe_of(benchmark: str, scale: str, model: str) -> RunConfig:
     """Recipe of a model of the library; variants of CATO have that of CATO."""
-    return recipe(benchmark, scale, "cato" if model in VARIANTS else model)
+    return build_settings(benchmark, scale, "cato" if model in VARIANTS else model)
 
 
 def count_forward(operator: nn.Module, problem: Problem) -> int:

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from cato.errors import InputError
-from cato.lock import locked
+from cato.files import locked
 
 HOLD = """
 import sys
 from pathlib import Path
-from cato.lock import locked
+from cato.files import locked
 with locked(Path(sys.argv[1]), "busy"):
     print("held", flush=True)
     sys.stdin.read()

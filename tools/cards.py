@@ -18,7 +18,7 @@ from cato.config import to_dict
 from cato.files import read_json
 from cato.models.registry import MODELS, model_class
 from cato.physics.losses import LossConfig
-from cato.runs.settings import TrainConfig, options_of, recipe
+from cato.runs.settings import TrainConfig, build_settings, options_of
 from reproduce.paper import PAPER
 from tools.pages import Pages, render, table, write_pages
 from tools.results import ROOT, Row
@@ -63,7 +63,7 @@ def results(path: Path) -> dict[str, Any]:
 
 def recipe_row(name: str, benchmark: str) -> tuple[str, ...]:
     """One benchmark: what the recipe changes from the defaults, and the resulting size."""
-    config = recipe(benchmark, "paper", name)
+    config = build_settings(benchmark, "paper", name)
     count = size_on(name, benchmark)
     compared = ""
     paper = PAPER.get(benchmark)

@@ -23,7 +23,7 @@ from cato.inference.evaluate import evaluate_run
 from cato.progress import note
 from cato.runs.checkpoint import load_checkpoint, save_checkpoint
 from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
-from cato.runs.settings import DataConfig, command_of, recipe
+from cato.runs.settings import DataConfig, build_settings, command_of
 from cato.training.train import resume, train
 from reproduce.studies.compare import draw_median
 from tools.pages import Pages, render, table, write_pages
@@ -55,7 +55,7 @@ def main() -> None:
 def trained(benchmark: str) -> Run:
     """The run of a benchmark's `small` recipe, trained to the end."""
     folder = RUNS / benchmark
-    config = recipe(benchmark, "small")
+    config = build_settings(benchmark, "small")
     if not (folder / "run.json").exists():
         return train(config, folder)
     if open_run(folder).config != config:

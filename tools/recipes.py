@@ -14,7 +14,7 @@ import math
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.progress import progress_bar
 from cato.runs.load import data_spec
-from cato.runs.settings import recipe
+from cato.runs.settings import build_settings
 from reproduce.step_timing import seconds_per_step
 from tools import speed_page
 from tools.pages import write_pages
@@ -25,7 +25,7 @@ LIMIT_MINUTES = 10
 
 def measure(benchmark: str, scale: str = "small") -> Row:
     """Minutes that the recipe of a benchmark would take."""
-    config = recipe(benchmark, scale)
+    config = build_settings(benchmark, scale)
     per_step = seconds_per_step(config)
     num_samples = get_benchmark(benchmark).scale(scale).train
     num_steps = config.train.epochs * math.ceil(num_samples / config.train.batch_size)

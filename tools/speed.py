@@ -23,7 +23,7 @@ from cato.models.registry import build_model
 from cato.physics.gradient import inverse_metric
 from cato.physics.losses import PhysicalLoss
 from cato.problem import Problem
-from cato.runs.settings import RunConfig, recipe
+from cato.runs.settings import RunConfig, build_settings
 from cato.training.optim import build_optimizers
 from reproduce.flops import count_flops
 from reproduce.profiling import MATMUL, in_matmuls, peak_memory
@@ -39,7 +39,7 @@ TARGETS = {"forward": 0.40, "step": 0.30}
 
 def paper_recipe() -> RunConfig:
     """The paper's Darcy setting."""
-    return recipe("darcy", "paper", "cato")
+    return build_settings("darcy", "paper", "cato")
 
 
 def problem_of(size: int) -> Problem:

@@ -9,7 +9,7 @@ from cato.files import read_json
 from cato.models.registry import MODELS, model_class, num_parameters
 from cato.runs.folder import PRETRAINED, open_run, pretrained_names
 from cato.runs.load import data_spec
-from cato.runs.settings import options_of, recipe
+from cato.runs.settings import build_settings, options_of
 
 
 def model_table() -> list[dict[str, Any]]:
@@ -31,7 +31,7 @@ def _row(name: str) -> dict[str, Any]:
 def model_card(name: str) -> dict[str, Any]:
     """One model: reference, size, and its settings by default and in the paper's recipe."""
     entry, benchmark = model_class(name), counted_on(name)
-    counted = options_of(to_dict(recipe(benchmark, "paper", name).model))
+    counted = options_of(to_dict(build_settings(benchmark, "paper", name).model))
     settings = {
         f"--model.{key.replace('_', '-')}": {"default": value, f"{benchmark}_paper": counted[key]}
         for key, value in options_of(to_dict(entry.config_class())).items()
@@ -60,7 +60,7 @@ def counted_on(name: str) -> str:
 def size_on(name: str, benchmark: str) -> int:
     """Number of parameters in the paper recipe of a benchmark."""
     problem = get_benchmark(benchmark).problem("paper")
-    return num_parameters(name, recipe(benchmark, "paper", name).model, problem)
+    return num_parameters(name, build_settings(benchmark, "paper", name).model, problem)
 
 
 def pretrained_table() -> list[dict[str, Any]]:

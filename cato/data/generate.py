@@ -24,9 +24,8 @@ from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import read_header, write_store
 from cato.errors import InputError
-from cato.files import atomic_write, write_json
+from cato.files import atomic_write, locked, write_json
 from cato.kernels.jit import when_compiling
-from cato.lock import locked
 from cato.processes import WorkerDied, map_unordered
 from cato.progress import note, progress_bar
 

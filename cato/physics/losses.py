@@ -31,7 +31,6 @@ from cato.physics.gradient import gradient
 from cato.problem import Problem
 
 EPSILON = 1e-12  # ε in the relative norms.
-
 VALUES_PER_CHUNK = 2**18  # Target values that `gradient_rms` differentiates at once.
 
 Fields = Float[Tensor, "B N C"]

@@ -206,11 +206,6 @@ def build_settings(
     return run_config(_merged(recipe, changed), where)
 
 
-def recipe(benchmark: str, scale: str, model_name: str | None = None) -> RunConfig:
-    """The settings that the library recommends for a model on a benchmark."""
-    return build_settings(benchmark, scale, model_name, where=f"recipe of {benchmark}")
-
-
 def read_recipe(benchmark: str, scale: str, model_name: str) -> dict[str, Any]:
     """The recipe of a model as plain values, not validated."""
     if benchmark == USER_DATA:

@@ -11,8 +11,8 @@ from torch import nn
 
 from cato.data.dataset import Splits
 from cato.errors import InputError, Interrupted
+from cato.files import locked
 from cato.inference.evaluate import calibrate
-from cato.lock import locked
 from cato.models.contract import Operator
 from cato.progress import note
 from cato.runs.checkpoint import remove_leftovers

@@ -12,7 +12,7 @@ from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.models.registry import model_class
 from cato.runs.folder import Run
-from cato.runs.settings import RunConfig, recipe
+from cato.runs.settings import RunConfig, build_settings
 from reproduce.experiment import Experiment, definitions
 from reproduce.results import (
     Row,
@@ -83,7 +83,7 @@ def answers_for(
     if unknown:
         raise InputError(f"no question {unknown[0]!r}; choose from {', '.join(known)}")
     problem = get_benchmark(benchmark).problem(scale)
-    base = recipe(benchmark, scale).to_dict()
+    base = build_settings(benchmark, scale).to_dict()
     if problem.geometry == "cloud":
         del base["loss"]["gradient_scale"], base["loss"]["gdl"]  # points have no mesh gradient
     if problem.time == "steady":

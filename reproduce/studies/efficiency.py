@@ -15,7 +15,7 @@ from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.errors import InputError
 from cato.models.registry import MODELS, default_model, model_class, num_parameters
 from cato.progress import note, progress_bar
-from cato.runs.settings import recipe
+from cato.runs.settings import build_settings
 from reproduce.attention_variants import title_of
 from reproduce.experiment import OURS, Experiment
 from reproduce.figures import save_figure
@@ -105,7 +105,7 @@ def _parameters(scale: str) -> list[Row]:
         names = [default_model(problem), *(name for name in MODELS if name not in OURS)]
         for name in names:
             if problem.geometry in model_class(name).geometries:
-                config = recipe(benchmark, scale, name)
+                config = build_settings(benchmark, scale, name)
                 size = num_parameters(name, config.model, problem)
                 row = {"benchmark": benchmark, "model": name, "parameters": size}
                 rows.append(row | {"provenance": measured_now(config.to_dict())})

@@ -14,7 +14,7 @@ from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.models.registry import model_class
 from cato.runs.load import data_spec
-from cato.runs.settings import Changes, RunConfig, recipe
+from cato.runs.settings import Changes, RunConfig, build_settings
 from reproduce.experiment import Experiment, definitions
 from reproduce.figures import save_figure
 from reproduce.figures.scaling import scaling_figure
@@ -85,7 +85,7 @@ def plan(benchmark: str, experiment: Experiment, seed: int) -> Iterator[Point]:
     """All trainings of a benchmark with one seed."""
     rival, axes = axes_of(benchmark)
     for model in ("cato", rival):
-        base = recipe(benchmark, experiment.scale, model)
+        base = build_settings(benchmark, experiment.scale, model)
         num_samples, shape = data_spec(base).counts["train"], data_spec(base).problem.shape
         train = {"train": {"seed": seed, "steps": experiment.num_steps(base)}}
         for axis, values in axes.items():

@@ -15,14 +15,14 @@ from cato.errors import InputError
 from cato.export import describe, export_run
 from cato.runs.folder import create_run, open_run
 from cato.runs.load import load_splits, load_surrogate
-from cato.runs.settings import recipe, run_config
+from cato.runs.settings import build_settings, run_config
 from cato.training.train import train
 
 PAGE = (Path(__file__).parents[2] / "docs/export.md").read_text()
 
 
 def small_config(root: Path, **data):
-    values = recipe("darcy", "smoke", "cato").to_dict()
+    values = build_settings("darcy", "smoke", "cato").to_dict()
     values["data"] |= {"root": str(root), **data}
     values["model"] |= {"width": 8, "depth": 1}
     values["train"] |= {"accelerator": "cpu", "epochs": 1}

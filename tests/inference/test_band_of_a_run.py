@@ -17,7 +17,7 @@ from cato.inference.conformal import load_band
 from cato.inference.evaluate import evaluate_run, solve_all
 from cato.runs.checkpoint import load_checkpoint
 from cato.runs.load import load_splits, load_surrogate
-from cato.runs.settings import recipe, run_config
+from cato.runs.settings import build_settings, run_config
 from cato.training.train import train
 
 VALIDATION, TEST = 100, 200
@@ -29,7 +29,7 @@ CHANCE = 1e-4
 def evaluated(tmp_path_factory):
     """A trained run, its figures, and the truth and answers on its test samples."""
     folder = tmp_path_factory.mktemp("band")
-    values = recipe("darcy", "small", "cato").to_dict()
+    values = build_settings("darcy", "small", "cato").to_dict()
     values["data"] |= {"root": str(folder / "data"), "count": 24, "resolution": 15}
     values["train"] |= {"accelerator": "cpu", "epochs": 3, "optimizer": "adamw"}
     values["model"] |= {"width": 8, "depth": 1}

@@ -10,7 +10,7 @@ from trials import trial
 from cato.errors import InputError
 from cato.runs.folder import open_run
 from cato.runs.load import data_spec
-from cato.runs.settings import recipe, run_config
+from cato.runs.settings import build_settings, run_config
 from cato.training.train import train
 from reproduce import results as module
 from reproduce.cli import main
@@ -28,7 +28,7 @@ FEW = 64
 def test_every_answer_is_the_recipe_of_some_benchmark_or_asked_there():
     models = {"darcy": "cato", "navier_stokes": "cato", "elasticity": "cato_pc"}
     asked = {key for name in models for key in answers_for(name, "small", ())}
-    bases = [recipe(name, "small", model).to_dict() for name, model in models.items()]
+    bases = [build_settings(name, "small", model).to_dict() for name, model in models.items()]
     for question, answers in QUESTIONS.items():
         for answer, changes in answers.items():
             settings = [(group, *item) for group, new in changes.items() for item in new.items()]
@@ -105,7 +105,7 @@ def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp
     ("answer", "error"), [(lambda u: 1.1 * u, 0.1), (lambda u: u + 3, 0.0), (lambda u: 0 * u, 1.0)]
 )
 def test_gradients_of_answers_whose_error_is_known(answer, error, tmp_path, monkeypatch):
-    values = recipe("darcy", "smoke", "cato").to_dict()
+    values = build_settings("darcy", "smoke", "cato").to_dict()
     values["data"]["root"] = str(tmp_path / "data")
     values["train"]["steps"] = 1
     run = train(run_config(values, "test"), tmp_path / "run")
@@ -121,7 +121,7 @@ def axes_of(row):
 
 def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
-    speeds = {speed_key(recipe(name, "smoke", "fno")): 0.2 for name in ("darcy", "pipe")}
+    speeds = {speed_key(build_settings(name, "smoke", "fno")): 0.2 for name in ("darcy", "pipe")}
     (tmp_path / "runs/speeds.json").write_text(json.dumps(speeds))
     words = ["lr-sweep", "--models", "fno", "--scale", "smoke", "--minutes", "0.02"]
     words += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]

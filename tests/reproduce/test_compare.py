@@ -13,7 +13,7 @@ from trials import trial
 
 from cato.errors import InputError
 from cato.runs.folder import open_run
-from cato.runs.settings import recipe
+from cato.runs.settings import build_settings
 from reproduce.experiment import Experiment, load
 from reproduce.jobs import figures_of, is_done, run_jobs
 from reproduce.results import PROVENANCE, outcome
@@ -191,7 +191,7 @@ def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
     """Half the speed, half the steps; only CATO and its best rival train with the second seed."""
     _, experiment, _ = study
     known = {"cato": 0.1, "fno": 0.2, "f_fno": 0.1}
-    speeds = {speed_key(recipe("darcy", "smoke", name)): known[name] for name in known}
+    speeds = {speed_key(build_settings("darcy", "smoke", name)): known[name] for name in known}
     (tmp_path / "speeds.json").write_text(json.dumps(speeds))
     timed = replace(
         experiment,

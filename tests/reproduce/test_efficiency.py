@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.models.registry import build_model
-from cato.runs.settings import recipe
+from cato.runs.settings import build_settings
 from reproduce import profiling as costs
 from reproduce.attention_variants import full_attention
 from reproduce.experiment import load
@@ -113,7 +113,8 @@ def cato_by_hand(height, width, config, problem):
 
 
 def test_catos_operations_agree_with_its_closed_formula():
-    problem, config = get_benchmark("darcy").problem("paper"), recipe("darcy", "paper", "cato")
+    problem = get_benchmark("darcy").problem("paper")
+    config = build_settings("darcy", "paper", "cato")
     expected = cato_by_hand(*problem.shape, config.model, problem)
     found = operations("darcy", "paper", "cato")
     assert found["gflop_forward"] == pytest.approx(expected, rel=1e-12)
@@ -124,7 +125,7 @@ def test_catos_operations_agree_with_its_closed_formula():
 
 def test_the_closed_formula_holds_on_meshes_that_are_not_square():
     problem = replace(get_benchmark("pipe").problem("smoke"), shape=(9, 20))
-    config = recipe("pipe", "smoke", "cato").model
+    config = build_settings("pipe", "smoke", "cato").model
     expected = cato_by_hand(9, 20, config, problem)
     found = count_forward(build_model("cato", config, problem), problem)
     assert found / 1e9 == pytest.approx(expected, rel=1e-12)
@@ -132,7 +133,7 @@ def test_the_closed_formula_holds_on_meshes_that_are_not_square():
 
 def test_transolvers_forward_is_that_known_from_layer_shapes():
     problem = get_benchmark("darcy").problem("paper")
-    model = build_model("transolver", recipe("darcy", "paper", "transolver").model, problem)
+    model = build_model("transolver", build_settings("darcy", "paper", "transolver").model, problem)
     assert count_forward(model, problem) == pytest.approx(43.3e9, rel=0.01)
 
 
@@ -170,7 +171,7 @@ def test_full_attention_grows_by_sixteen_and_sees_every_node():
         assert counted("full_attention", size) - linear == depth * 4 * width * size**4
     problem = get_benchmark("darcy").problem("smoke")
     model = full_attention(
-        replace(recipe("darcy", "smoke", "cato").model, depth=1, kernel=0), problem
+        replace(build_settings("darcy", "smoke", "cato").model, depth=1, kernel=0), problem
     )
     coords, features = costs.inputs_of(problem)
     features.requires_grad_()
@@ -285,7 +286,9 @@ def test_a_study_measures_once_and_writes_its_page_and_charts(study):
     assert results["failed"] == []
     (row,) = results["rows"]
     model = build_model(
-        "fno", recipe("darcy", "smoke", "fno").model, get_benchmark("darcy").problem("smoke")
+        "fno",
+        build_settings("darcy", "smoke", "fno").model,
+        get_benchmark("darcy").problem("smoke"),
     )
     assert row["parameters"] == sum(p.numel() for p in model.parameters())
     assert [row["model"] for row in results["plain"]] == ["plain_cato"]
@@ -335,6 +338,6 @@ def test_settings_that_mean_nothing_are_refused(tmp_path):
 def test_variants_are_measured_anew_with_the_recipe_they_are_built_by(tmp_path, monkeypatch):
     settings = {"model": "full_attention", "scale": "smoke", "sizes": (8,), "repeats": 1}
     before = kept_at("growth", tmp_path, settings)
-    wide = recipe("darcy", "small", "cato")
+    wide = build_settings("darcy", "small", "cato")
     monkeypatch.setattr(costs, "recipe", lambda *_: wide)
     assert kept_at("growth", tmp_path, settings) != before

@@ -30,7 +30,7 @@ from cato.inference.predict import predict_file
 from cato.runs import folder as runs
 from cato.runs.folder import PRETRAINED, open_run, pretrained_names
 from cato.runs.load import data_spec, load_surrogate
-from cato.runs.settings import DataConfig, recipe, run_config
+from cato.runs.settings import DataConfig, build_settings, run_config
 from cato.training.train import train
 
 ROOT = Path(__file__).parents[2]
@@ -208,7 +208,7 @@ def test_what_exists_at_a_path_wins_over_a_name(tmp_path, monkeypatch):
 def tiny(script, tmp_path_factory):
     """A folder with data, a tiny run, and a library that it is shipped with."""
     folder = tmp_path_factory.mktemp("tiny")
-    values = recipe("darcy", "smoke", "cato").to_dict()
+    values = build_settings("darcy", "smoke", "cato").to_dict()
     values["model"] |= {"width": 8, "depth": 1}
     values["train"] |= {"epochs": 2, "accelerator": "cpu"}
     with pytest.MonkeyPatch.context() as patch:

@@ -10,7 +10,7 @@ import cato
 from cato.problem import Problem
 from cato.runs import folder
 from cato.runs.provenance import commit_of, environment
-from cato.runs.settings import recipe
+from cato.runs.settings import build_settings
 from reproduce import provenance as module
 from reproduce.provenance import provenance
 
@@ -68,5 +68,5 @@ def test_environment_keeps_the_keys_of_old_runs() -> None:
 def test_a_new_run_records_the_commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(folder, "commit", lambda: "abc")
     problem = Problem("darcy", "grid", (8, 8), ("a",), ("u",))
-    run = folder.create_run(tmp_path / "run", recipe("darcy", "smoke"), problem)
+    run = folder.create_run(tmp_path / "run", build_settings("darcy", "smoke"), problem)
     assert folder.open_run(run.folder).record["commit"] == "abc"

@@ -16,7 +16,7 @@ from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.inference.evaluate import evaluate_run
 from cato.models.registry import MODELS, build_model, model_class
-from cato.runs.settings import command_of, recipe, run_config
+from cato.runs.settings import build_settings, command_of, run_config
 from cato.training.train import train
 from reproduce.studies.lr_sweep import settings_of
 
@@ -37,7 +37,7 @@ each_benchmark = pytest.mark.parametrize("name", BENCHMARKS)
 
 @each_benchmark
 def test_paper_recipes_are_the_papers_tables(name):
-    config = recipe(name, "paper")
+    config = build_settings(name, "paper")
     model, loss, training = config.model, config.loss, config.train
     weights = (loss.gradient, loss.flux, loss.consistency, loss.gdl)
     assert (model.width, *weights, training.learning_rate, training.batch_size) == TABLES[name]
@@ -51,7 +51,7 @@ def test_paper_recipes_are_the_papers_tables(name):
 @each_benchmark
 @pytest.mark.parametrize("scale", ["paper", "small", "smoke"])
 def test_every_recipe_builds_its_model(name, scale):
-    config = recipe(name, scale)
+    config = build_settings(name, scale)
     build_model(config.model_name, config.model, BENCHMARKS[name].problem(scale))
     assert command_of(config).split()[:3] == ["cato", "train", name]
 
@@ -60,7 +60,7 @@ def test_every_recipe_builds_its_model(name, scale):
 @pytest.mark.parametrize("model", MODELS)
 def test_every_model_has_a_recipe_for_every_benchmark_it_can(model, scale):
     for name, benchmark in BENCHMARKS.items():
-        problem, config = benchmark.problem(scale), recipe(name, scale, model)
+        problem, config = benchmark.problem(scale), build_settings(name, scale, model)
         if problem.geometry in MODELS[model].geometries:
             with torch.device("meta"):
                 built = build_model(model, config.model, problem)
@@ -83,7 +83,7 @@ def test_recipes_name_known_models_only(name):
 def test_the_command_of_a_run_repeats_it(model):
     """Also where settings are tuples or nested."""
     name = "elasticity" if model == "cato_pc" else "darcy"
-    config = recipe(name, "paper", model)  # differs from small in many settings
+    config = build_settings(name, "paper", model)  # differs from small in many settings
     other = run_config({**config.to_dict(), "scale": "small"}, "test")
     _, _, *words = shlex.split(command_of(other))
     changes, own = split_overrides(words)
@@ -92,7 +92,7 @@ def test_the_command_of_a_run_repeats_it(model):
 
 @pytest.mark.parametrize("model", [name for name in MODELS if name not in ("cato", "cato_pc")])
 def test_every_baseline_goes_the_whole_way(model, tmp_path, darcy_root):
-    values = recipe("darcy", "smoke", model).to_dict()
+    values = build_settings("darcy", "smoke", model).to_dict()
     values["data"]["root"] = str(darcy_root)
     values["train"] |= {"accelerator": "cpu", "epochs": 1, "batch_size": 12, "optimizer": "muon"}
     run = train(run_config(values, "test"), tmp_path / "run")
@@ -118,7 +118,7 @@ def test_samples_are_a_function_of_the_seed(name):
 
 @each_benchmark
 def test_every_benchmark_goes_the_whole_way(name, tmp_path):
-    values = recipe(name, "smoke").to_dict()
+    values = build_settings(name, "smoke").to_dict()
     values["data"]["root"] = str(tmp_path / "data")
     values["train"] |= {"accelerator": "cpu", "epochs": 1}
     values["model"] |= {"width": 8, "depth": 1}
@@ -137,7 +137,7 @@ def test_small_recipes_have_the_rates_of_the_sweep():
     for model, rate in best.items():
         for benchmark in BENCHMARKS:
             if get_benchmark(benchmark).problem("small").geometry in geometries(model):
-                train = recipe(benchmark, "small", model).train
+                train = build_settings(benchmark, "small", model).train
                 rates = settings_of(rate)
                 assert {name: getattr(train, name) for name in rates} == rates
 

@@ -13,7 +13,7 @@ from cato.benchmarks import BENCHMARKS
 from cato.inference.conformal import Band, load_band, save_band
 from cato.runs.checkpoint import load_checkpoint
 from cato.runs.folder import PRETRAINED, open_run
-from cato.runs.settings import recipe, run_config
+from cato.runs.settings import build_settings, run_config
 from cato.serve.app import create_app
 from cato.serve.models import load_model, load_models
 from cato.training.train import train
@@ -97,7 +97,7 @@ def test_no_band_where_nothing_is_promised(client):
 
 
 def test_the_band_of_a_run_is_served_as_long_as_it_is_of_its_weights(tmp_path):
-    values = recipe("darcy", "smoke", "cato").to_dict()
+    values = build_settings("darcy", "smoke", "cato").to_dict()
     values["data"] |= {"root": str(tmp_path / "data")}
     values["model"] |= {"width": 8, "depth": 1}
     values["train"] |= {"epochs": 1, "accelerator": "cpu"}

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from cato.errors import InputError
-from cato.runs.settings import recipe, run_config
+from cato.runs.settings import build_settings, run_config
 from cato.serve import server
 from cato.serve.models import load_model, load_models
 from cato.training.train import train
@@ -29,7 +29,7 @@ COMMAND = (
 def run_folder(tmp_path_factory):
     """A run as `cato train` leaves it."""
     root = tmp_path_factory.mktemp("serve")
-    values = recipe("darcy", "smoke", "cato").to_dict()
+    values = build_settings("darcy", "smoke", "cato").to_dict()
     values["data"] |= {"root": str(root / "data")}
     values["model"] |= {"width": 8, "depth": 1}
     values["train"] |= {"epochs": 1, "accelerator": "cpu"}

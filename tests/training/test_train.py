@@ -290,7 +290,7 @@ def test_two_trainings_into_one_folder(tmp_path, config_with, data_root):
     run = train(config, folder)
     with pytest.raises(InputError, match="already holds a run"):
         train(config, folder)
-    from cato.lock import locked
+    from cato.files import locked
 
     with locked(run.folder / ".lock", "busy"), pytest.raises(InputError, match="another process"):
         resume(folder)

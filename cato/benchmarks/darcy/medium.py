@@ -19,7 +19,6 @@ Values = Float64[np.ndarray, "n n"]  # At the nodes.
 Modes = Float64[np.ndarray, "K K"]  # Of the cosines.
 
 LOW, HIGH = 3.0, 12.0  # The two permeabilities.
-
 NUM_MODES = 421  # Modes along each axis: as many as the original has on its 421 × 421 grid.
 
 

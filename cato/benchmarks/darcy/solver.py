@@ -13,12 +13,10 @@ from typing import NamedTuple
 import numpy as np
 import pyamg
 import scipy.sparse as sp
-from jaxtyping import Float64
 
 from cato.benchmarks.contract import Rejected
+from cato.benchmarks.darcy.medium import Values
 from cato.errors import InputError
-
-Values = Float64[np.ndarray, "n n"]  # At the nodes.
 
 TOLERANCE = 1e-10  # Largest accepted ‖h²f − Au‖ / ‖h²f‖.
 
