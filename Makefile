@@ -21,7 +21,7 @@ demo: $(READY)  ## generate Darcy data, train CATO, evaluate, compare with the s
 	$(BIN)/cato demo
 
 test: $(READY) lint check-generated  ## what CI runs, under 8 minutes on two cores
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: $(READY)  ## the checks that take minutes each
 	$(BIN)/python -m pytest -m slow
