@@ -238,6 +238,7 @@ def test_workers_do_without_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
 
 
+@pytest.mark.slow
 def test_compiling_is_said_once_and_kept(tmp_path: Path, capfd, monkeypatch) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
     one = {"count": 1, "splits": ("train",), "workers": 1}

@@ -79,6 +79,7 @@ def test_the_example_of_the_page_needs_numpy_and_onnxruntime_only(folder, export
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-4 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 def test_the_example_of_the_page_needs_numpy_and_torch_only(folder):
     (example,) = re.findall(
         r"^```python\n(import numpy as np\nimport torch.*?)^```", PAGE, re.M | re.S
@@ -128,6 +129,7 @@ def test_without_data_the_check_is_on_random_inputs_and_says_so(folder, tmp_path
     assert not (tmp_path / "nowhere").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["truncated", "of another seed"])
 def test_with_damaged_data_the_check_is_on_random_inputs_too(folder, damage, tmp_path, capsys):
     run = open_run(folder / "runs/first")

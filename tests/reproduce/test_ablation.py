@@ -119,6 +119,7 @@ def axes_of(row):
     return row["changes"].get("model", {}).get("axes", ())
 
 
+@pytest.mark.slow
 def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
     (tmp_path / "runs").mkdir()
     speeds = {speed_key(build_settings(name, "smoke", "fno")): 0.2 for name in ("darcy", "pipe")}

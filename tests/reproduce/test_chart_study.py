@@ -115,6 +115,7 @@ def done(tmp_path_factory):
     return root, experiment, run_experiment(experiment)
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_the_trained_chart(done):
     root, _, results = done
     run = open_run(root / "runs/darcy-smoke-cato-share0.34-seed0")
@@ -130,6 +131,7 @@ def test_the_figures_are_those_of_the_trained_chart(done):
     assert rows["learned"]["shares"] == rows["learned"]["mean_shares"]
 
 
+@pytest.mark.slow
 def test_untrained_is_what_the_training_began_with(done):
     root, _, _ = done
     run = open_run(root / "runs/darcy-smoke-cato-share0.34-seed0")
@@ -140,6 +142,7 @@ def test_untrained_is_what_the_training_began_with(done):
     np.testing.assert_array_equal(found, through(began.model.chart, nodes)[0])
 
 
+@pytest.mark.slow
 def test_trainings_are_shared_with_the_ablation(done):
     root, experiment, results = done
     runs = experiment.runs
@@ -151,6 +154,7 @@ def test_trainings_are_shared_with_the_ablation(done):
     assert [row["errors"] for row in rows] == [row["errors"] for row in results["errors"]]
 
 
+@pytest.mark.slow
 def test_the_page_follows_from_the_results(done):
     root, _, results = done
     assert json.loads((root / "out/chart.json").read_text()) == results
@@ -160,6 +164,7 @@ def test_the_page_follows_from_the_results(done):
     assert (root / "out/chart-darcy.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("learned", "normalised", "spread", "verdict"),
     [

@@ -134,6 +134,7 @@ def test_a_training_that_diverges_has_a_result(study, tmp_path):
     assert "learning-rate" in figures_of(runs[name])["diverged"]
 
 
+@pytest.mark.slow
 def test_jobs_end_with_a_killed_queue_and_go_on_later(study, tmp_path):
     _, experiment, _ = study
     (job,) = plan({"darcy": ["cato"]}, experiment, (0,))
@@ -187,6 +188,7 @@ def test_bad_plans_are_refused(models, rivals, message, tmp_path):
         run(trial("epochs", tmp_path, models=models, benchmarks=("darcy",), rivals=rivals))
 
 
+@pytest.mark.slow
 def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
     """Half the speed, half the steps; only CATO and its best rival train with the second seed."""
     _, experiment, _ = study
@@ -231,6 +233,7 @@ def first_validations(runs, model):
     ]
 
 
+@pytest.mark.slow
 def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
     _, experiment, _ = study
     jobs = plan({"darcy": ["cato"]}, experiment, (0, 1))
@@ -243,6 +246,7 @@ def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
     assert {c.train.steps for c in fitted.values()} == {int(60 / speeds[key])}
 
 
+@pytest.mark.slow
 def test_what_cannot_be_timed_is_an_error(study, tmp_path):
     _, experiment, _ = study
     (job,) = plan({"darcy": ["cato"]}, experiment, (0,)).values()

@@ -281,6 +281,7 @@ def study(tmp_path_factory):
     return root, run(experiment), lambda: run(experiment)
 
 
+@pytest.mark.slow
 def test_a_study_measures_once_and_writes_its_page_and_charts(study):
     root, results, again = study
     assert results["failed"] == []
@@ -306,6 +307,7 @@ def test_a_study_measures_once_and_writes_its_page_and_charts(study):
     assert before == {path: path.stat().st_mtime_ns for path in before}
 
 
+@pytest.mark.slow
 def test_the_page_tells_failures_and_verdicts(study):
     _, results, _ = study
     provenance = results["rows"][0]["provenance"]
@@ -339,5 +341,5 @@ def test_variants_are_measured_anew_with_the_recipe_they_are_built_by(tmp_path, 
     settings = {"model": "full_attention", "scale": "smoke", "sizes": (8,), "repeats": 1}
     before = kept_at("growth", tmp_path, settings)
     wide = build_settings("darcy", "small", "cato")
-    monkeypatch.setattr(costs, "recipe", lambda *_: wide)
+    monkeypatch.setattr(costs, "build_settings", lambda *_: wide)
     assert kept_at("growth", tmp_path, settings) != before

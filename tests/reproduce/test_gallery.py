@@ -138,6 +138,7 @@ def compared(tmp_path_factory):
     return root, experiment, run_experiment(experiment)
 
 
+@pytest.mark.slow
 def test_the_sample_is_the_median_of_ours(compared):
     root, _, results = compared
     (row,) = results["rows"]
@@ -150,6 +151,7 @@ def test_the_sample_is_the_median_of_ours(compared):
     assert not row["animated"]
 
 
+@pytest.mark.slow
 def test_the_page_follows_from_the_results(compared):
     root, _, results = compared
     assert json.loads((root / "out/gallery.json").read_text()) == results
@@ -159,6 +161,7 @@ def test_the_page_follows_from_the_results(compared):
     assert (root / "out/gallery-darcy.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ours", "words"),
     [
@@ -172,6 +175,7 @@ def test_the_caption_says_who_is_best(compared, ours, words):
     assert words in page_of(results | {"rows": [row]})
 
 
+@pytest.mark.slow
 def test_missing_runs_are_named(compared, tmp_path):
     _, experiment, _ = compared
     with pytest.raises(InputError, match="darcy-smoke-saot-recipe-seed0"):

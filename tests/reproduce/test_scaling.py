@@ -74,6 +74,7 @@ def test_the_verdict_follows_the_numbers(rival, verdict, tmp_path):
     assert (tmp_path / "scaling-pipe.png").exists()
 
 
+@pytest.mark.slow
 def test_the_whole_study(tmp_path, monkeypatch):
     """Resolutions are generated, smaller sets are the first samples of the scale's file."""
     axes = {"darcy": {"rival": "saot", "samples": (1 / 2, 1), "resolution": (1 / 2, 1)}}

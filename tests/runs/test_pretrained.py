@@ -293,6 +293,7 @@ def test_predicting_for_a_file_gives_bands(name, tmp_path, monkeypatch):
 # -- installed ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_wheel_holds_them_and_works(tmp_path):
     source = tmp_path / "source"
     shutil.copytree(ROOT / "cato", source / "cato", ignore=shutil.ignore_patterns("__pycache__"))

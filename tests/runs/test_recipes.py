@@ -116,7 +116,10 @@ def test_samples_are_a_function_of_the_seed(name):
     assert not (first.targets == other.targets).all()
 
 
-@each_benchmark
+MESHES = [pytest.param(name, marks=pytest.mark.slow) for name in ("airfoil", "pipe", "plasticity")]
+
+
+@pytest.mark.parametrize("name", ["darcy", "navier_stokes", "elasticity", *MESHES])
 def test_every_benchmark_goes_the_whole_way(name, tmp_path):
     values = build_settings(name, "smoke").to_dict()
     values["data"]["root"] = str(tmp_path / "data")

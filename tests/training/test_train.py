@@ -21,7 +21,7 @@ from cato.runs.load import load_splits, load_surrogate
 from cato.training import loop
 from cato.training.train import resume, train
 
-NUM_KILLS = 3
+NUM_KILLS = 2
 SINGLE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 
 
@@ -62,7 +62,7 @@ SETTINGS = [
 ]
 
 
-@pytest.fixture(scope="module", params=["adamw", "muon"])
+@pytest.fixture(scope="module", params=["adamw", pytest.param("muon", marks=pytest.mark.slow)])
 def optimizer(request):
     return request.param
 
@@ -180,6 +180,7 @@ def test_two_processes_give_the_loss_curve_of_one(tmp_path, config_with, data_ro
             torch.testing.assert_close(ours[name], tensor, rtol=1e-2, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_fewer_validation_samples_than_processes(tmp_path, strategy):
     """A tenth of ten samples is one. With fsdp, one process alone would wait for the other."""

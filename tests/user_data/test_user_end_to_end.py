@@ -305,6 +305,7 @@ def started(tmp_path):
     return path, [*arguments, "1e-5", "--train.batch-size", "4"]
 
 
+@pytest.mark.slow
 def test_a_killed_training_goes_on_to_the_same_end(started, tmp_path):
     _, arguments = started
     main([*arguments, "--out", str(tmp_path / "whole")])
