@@ -38,6 +38,7 @@ def test_train_and_predict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert (tmp_path / "darcy.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 def test_own_arrays(tmp_path: Path) -> None:
     error = run_example("user_arrays.py", tmp_path)
     assert error < 0.2  # answering zero has error 1

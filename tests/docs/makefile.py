@@ -5,7 +5,7 @@ import shlex
 from pathlib import Path
 
 TEXT = (Path(__file__).parents[2] / "Makefile").read_text().replace("\\\n", " ")
-VARIABLES = dict(re.findall(r"^(\w+) :?\??= (.*)$", TEXT, re.MULTILINE))
+VARIABLES = {"MAKE": "make"} | dict(re.findall(r"^(\w+) :?\??= (.*)$", TEXT, re.MULTILINE))
 RECIPES = {
     name: recipe.splitlines()
     for name, recipe in re.findall(r"^([\w-]+):(?!=)[^\n]*\n((?:\t.*\n?)*)", TEXT, re.MULTILINE)

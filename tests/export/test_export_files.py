@@ -40,7 +40,9 @@ def arrays_of(problem: Problem, batch: int, shape: tuple[int, ...], seed: int = 
 
 
 @both_formats
-@pytest.mark.parametrize("problem", [GRID, ROLLOUT, SHAPED], ids=lambda p: p.name)
+@pytest.mark.parametrize(
+    "problem", [GRID, ROLLOUT, pytest.param(SHAPED, marks=pytest.mark.slow)], ids=lambda p: p.name
+)
 def test_physical_values_in_and_out_on_any_mesh(name, problem, tmp_path):
     model = surrogate(Pointwise, problem)
     path = tmp_path / f"model.{name}"

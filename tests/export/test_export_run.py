@@ -118,6 +118,7 @@ def test_an_existing_file_is_refused(folder, exported):
         export_run(open_run(folder / "runs/first"))
 
 
+@pytest.mark.slow
 def test_without_data_the_check_is_on_random_inputs_and_says_so(folder, tmp_path, capsys):
     run = open_run(folder / "runs/first")
     away = small_config(tmp_path / "nowhere")

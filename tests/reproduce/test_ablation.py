@@ -77,6 +77,7 @@ def test_a_question_that_no_benchmark_has_trains_nothing(tmp_path):
     assert not experiment.runs.exists()
 
 
+@pytest.mark.slow
 def test_answers_differ_in_their_setting_only_and_are_compared_on_validation(tmp_path):
     some = {"benchmarks": ("darcy",), "questions": ("attention",), "seeds": (0, 1)}
     experiment = trial("ablation", tmp_path, share=0.5, change_seeds=1, **some)

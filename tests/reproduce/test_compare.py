@@ -123,6 +123,7 @@ def test_equal_time_is_that_of_a_cpu(study, monkeypatch):
         replace(experiment, minutes=1.0).train(plan({"darcy": ["cato"]}, experiment, (0,)))
 
 
+@pytest.mark.slow
 def test_a_training_that_diverges_has_a_result(study, tmp_path):
     """It would diverge again, so a queue that waited for it would never end."""
     _, experiment, _ = study
