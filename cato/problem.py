@@ -4,7 +4,7 @@ Models take all sizes from a `Problem` and none from their settings, so that any
 for any dataset.
 """
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import prod
 from typing import Any, Literal, Self, get_args
 
@@ -12,7 +12,31 @@ from cato.errors import InputError
 
 Geometry = Literal["grid", "mesh", "cloud"]
 TimeProtocol = Literal["steady", "rollout", "conditioned"]
+Reference = Literal["channel", "node", "last"]
 MIN_NODES = 3  # Minimum nodes along every axis of a grid or mesh, for second-order differences.
+
+
+@dataclass(frozen=True)
+class Conditioning:
+    """How a problem's fields are presented to the network; undone at its output.
+
+    The default is the published protocol: one mean and one deviation per channel.
+
+    Attributes:
+        reference: What the outputs are measured from. `channel`: the mean of the channel. `node`:
+            the training mean of each node, at each time of a conditioned problem; nodes must
+            correspond between samples. `last`: the newest input frame of a rollout, so that the
+            network predicts increments.
+        positions: For each output, the coordinate that it is a position along, or None; the network
+            predicts its displacement from the mesh. Empty if no output is a position.
+        mesh_inputs: Whether the network gets the displacement of each node from the mean mesh, in
+            units of its own deviation, and on meshes the indices of the node, as further inputs.
+            For samples with different coordinates whose nodes correspond.
+    """
+
+    reference: Reference = "channel"
+    positions: tuple[int | None, ...] = ()
+    mesh_inputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -34,6 +58,7 @@ class Problem:
         num_steps: Number of output frames; 1 when steady.
         normalise: Which of "coords", "inputs", "outputs" are normalised to mean 0 and standard
             deviation 1 per channel, over the training samples.
+        conditioning: How the fields are presented to the network.
     """
 
     name: str
@@ -47,6 +72,7 @@ class Problem:
     time: TimeProtocol = "steady"
     num_steps: int = 1
     normalise: tuple[str, ...] = ("inputs", "outputs")
+    conditioning: Conditioning = Conditioning()
 
     def __post_init__(self) -> None:
         num_axes = len(self.shape)
@@ -86,6 +112,13 @@ class Problem:
                 f"periodic {self.periodic} must name every axis of {self.shape} "
                 f"and period {self.period} every one of the {self.dimension} coordinates"
             )
+        if (self.conditioning.reference == "last") > (self.time == "rollout"):
+            raise InputError(
+                f"outputs as increments (data.reference last) need a rollout; "
+                f"{self.name!r} is {self.time}"
+            )
+        if len(self.conditioning.positions) not in (0, self.num_outputs):
+            raise InputError(f"positions {self.conditioning.positions} must name every output")
 
     @property
     def num_nodes(self) -> int:
@@ -104,6 +137,17 @@ class Problem:
         """Whether the model takes a time t in [0, 1]."""
         return self.time == "conditioned"
 
+    @property
+    def seen_by_network(self) -> "Problem":
+        """The problem that a network is built for: with the inputs that conditioning adds."""
+        added: list[str] = []
+        if self.conditioning.mesh_inputs:
+            added += [f"displacement{d}" for d in range(self.dimension)]
+            if self.geometry != "cloud":
+                for axis, wraps in enumerate(self.periodic):
+                    added += [f"index{axis}{part}" for part in (("cos", "sin") if wraps else ("",))]
+        return replace(self, inputs=(*self.inputs, *added), conditioning=Conditioning())
+
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
@@ -112,4 +156,7 @@ class Problem:
         tuples: dict[str, Any] = {
             k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
         }
+        if conditioning := tuples.get("conditioning"):  # not in version 0.1
+            values = {k: tuple(v) if isinstance(v, list) else v for k, v in conditioning.items()}
+            tuples["conditioning"] = Conditioning(**values)
         return cls(**tuples)

@@ -1,5 +1,6 @@
 """A trained operator for users: physical values in, physical values out."""
 
+from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import numpy as np
@@ -43,6 +44,13 @@ def frame_to_learn(
     return Frame(past[..., step * target.shape[-1] :], target, None)
 
 
+def join_frames(frames: Sequence[Frame]) -> Frame:
+    """One batch of the frames of several samples."""
+    inputs, targets, times = zip(*frames, strict=True)
+    time = None if times[0] is None else torch.cat(times)
+    return Frame(torch.cat(inputs), torch.cat(targets), time)
+
+
 def next_past(
     past: Float[Tensor, "B N C_in"], frame: Float[Tensor, "B N C_out"]
 ) -> Float[Tensor, "B N C_in"]:
@@ -61,7 +69,7 @@ class Surrogate(nn.Module):
     Calling it keeps the contract of `Operator.forward`, in physical units; `predict` is for users.
 
     Args:
-        model: The operator on normalised values.
+        model: The operator on normalised values, built for `Problem.seen_by_network`.
         normaliser: Fitted on the training split.
         flux_scale: Physical size of the flux of each output channel; 1 unless given.
         coords: The nodes, if all samples share them.
@@ -90,7 +98,7 @@ class Surrogate(nn.Module):
         self.step: int | None = None
         self.normaliser = normaliser
         if flux_scale is None:
-            flux_scale = torch.ones(model.problem.num_outputs)
+            flux_scale = torch.ones(normaliser.problem.num_outputs)
         self.register_buffer("flux_scale", flux_scale)
         self.register_buffer("coords", coords)
 
@@ -100,7 +108,7 @@ class Surrogate(nn.Module):
 
     @property
     def problem(self) -> Problem:
-        return self.model.problem
+        return self.normaliser.problem
 
     def forward(
         self,
@@ -112,16 +120,17 @@ class Surrogate(nn.Module):
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
         """One frame of the solution and its flux, in physical units."""
+        on = shape or self.problem.shape
         values, flux = self.model(
             self.normaliser.encode_coords(coords),
-            self.normaliser.encode_inputs(inputs),
+            self.normaliser.encode_inputs(inputs, coords, on),
             time=time,
             shape=shape,
             mask=mask,
         )
         if flux is not None:
             flux = flux * self.flux_scale[:, None] if self.has_flux else None
-        return Prediction(self.normaliser.decode_outputs(values), flux)
+        return Prediction(self.normaliser.decode_outputs(values, coords, inputs, time, on), flux)
 
     def solve(
         self,

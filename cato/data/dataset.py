@@ -16,7 +16,7 @@ from cato.data.generate import covering, generate_file
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import read_store
 from cato.errors import InputError
-from cato.problem import Problem
+from cato.problem import Conditioning, Problem
 
 
 class Batch(NamedTuple):
@@ -128,6 +128,12 @@ class Splits:
     def with_first(self, count: int) -> "Splits":
         """These splits with only the first `count` training samples."""
         return replace(self, datasets=self.datasets | {"train": self.train.subset(slice(count))})
+
+    def conditioned(self, conditioning: Conditioning) -> "Splits":
+        """These splits for a network with this conditioning."""
+        problem = replace(self.problem, conditioning=conditioning)
+        datasets = {name: replace(data, problem=problem) for name, data in self.datasets.items()}
+        return Splits(problem, datasets)
 
     def _split(self, name: str) -> Dataset:
         if name not in self.datasets:

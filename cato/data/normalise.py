@@ -1,89 +1,249 @@
-"""Normalisation: the network's inputs and outputs have mean 0 and deviation 1 on the training set.
+"""What the network sees: fields of mean 0 and deviation 1, conditioned as the problem says.
 
-One mean and one deviation per channel over all training samples and nodes, for those of
-coordinates, inputs and outputs that are in `Problem.normalise`; the others pass unchanged.
+Coordinates, inputs and outputs that are in `Problem.normalise` have one mean and one deviation per
+channel over all training samples and nodes; the others pass unchanged. `Problem.conditioning` adds
+to that: outputs measured from the mean of their node or from the last frame, positions as mesh plus
+displacement, and inputs that tell one mesh from another. Statistics of nodes are interpolated along
+the mesh axes for meshes of another size.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.data.dataset import Dataset
+from cato.data.dataset import Batch, Dataset
 from cato.errors import InputError
 from cato.problem import Problem
 
 _SAMPLES_AT_ONCE = 64
+MIN_DEVIATION = 1e-2
+"""Minimum deviation of a node's position, in units of the largest one: displacements of nodes that
+hardly move are not blown up to the size of the others."""
+
+MAX_SCATTER = 0.5
+"""The points of clouds correspond if the position of a point varies by at most this, in units of
+the deviation of all points."""
+
+Shape = tuple[int, ...]
 
 
 class Normaliser(nn.Module):
-    """Maps physical to normalised values and back; saved and moved with the model.
+    """Maps physical values to those of the network and back; saved and moved with the model.
 
     A new normaliser is the identity; use `fit`.
     """
 
     def __init__(self, problem: Problem) -> None:
         super().__init__()
-        sizes = {
-            "coords": problem.dimension,
-            "inputs": problem.num_inputs,
-            "outputs": problem.num_outputs,
-        }
+        self.problem = problem
+        outputs: Shape = (problem.num_outputs,)
+        sizes = {"coords": (problem.dimension,), "inputs": (problem.num_inputs,)}
+        if problem.conditioning.mesh_inputs:
+            sizes["mesh"] = (problem.num_nodes, problem.dimension)
+        sizes["outputs"] = outputs
+        if problem.conditioning.reference == "node":
+            frames = (problem.num_steps,) if problem.has_time else ()
+            sizes["outputs"] = (*frames, problem.num_nodes, *outputs)
+            outputs = (*frames, 1, *outputs)
         for name, size in sizes.items():
             self.register_buffer(f"{name}_mean", torch.zeros(size))
-            self.register_buffer(f"{name}_std", torch.ones(size))
+            self.register_buffer(f"{name}_std", torch.ones(outputs if name == "outputs" else size))
 
     @classmethod
     def fit(cls, train: Dataset) -> "Normaliser":
-        normaliser = cls(train.problem)
-        values = {"coords": train.coords, "inputs": train.inputs, "outputs": train.targets}
-        for name in train.problem.normalise:
-            mean, std = _moments(values[name], train.mask, name)
+        """Fit to a training set."""
+        problem, found = train.problem, {}
+        if "coords" in problem.normalise:
+            is_shared = train.coords.ndim == 2 and train.mask is None
+            some = train.subset(slice(1)) if is_shared else train
+            found["coords"] = moments(some, lambda batch: rows(batch.coords, batch))
+        if "inputs" in problem.normalise:
+            found["inputs"] = moments(train, lambda batch: rows(batch.inputs, batch))
+        if problem.conditioning.mesh_inputs:
+            require_corresponding(train)
+            mean, std = moments(train, lambda batch: batch.coords)
+            found["mesh"] = mean, std.clamp(min=MIN_DEVIATION * std.max().item())
+        if problem.conditioning.reference == "node":
+            require_corresponding(train)
+            is_rollout = problem.time == "rollout"  # one mean for all frames
+            found["outputs"] = moments(
+                train,
+                lambda batch: deviations(problem, batch).flatten(0, 1 if is_rollout else 0),
+                over_nodes=True,
+            )
+        elif "outputs" in problem.normalise:
+            found["outputs"] = moments(train, lambda batch: rows(deviations(problem, batch), batch))
+        normaliser = cls(problem)
+        for name, (mean, std) in found.items():
+            if not (mean.isfinite() & std.isfinite()).all():
+                raise InputError(f"the training {name} contain NaN or infinite values; remove them")
             normaliser.get_buffer(f"{name}_mean").copy_(mean)
-            normaliser.get_buffer(f"{name}_std").copy_(std)
+            normaliser.get_buffer(f"{name}_std").copy_(_unit(mean, std))
         return normaliser
 
     def encode_coords(self, coords: Float[Tensor, "*batch N D"]) -> Float[Tensor, "*batch N D"]:
         return self._encode("coords", coords)
 
-    def encode_inputs(self, inputs: Float[Tensor, "*batch N C"]) -> Float[Tensor, "*batch N C"]:
-        return self._encode("inputs", inputs)
+    def encode_inputs(
+        self,
+        inputs: Float[Tensor, "*batch N C_in"],
+        coords: Float[Tensor, "*batch N D"],
+        shape: Shape,
+    ) -> Float[Tensor, "*batch N F"]:
+        """Physical inputs to those of the network, with what conditioning adds."""
+        features = self._encode("inputs", inputs)
+        if not self.problem.conditioning.mesh_inputs:
+            return features
+        mean, std = (self._on(shape, self.get_buffer(f"mesh_{m}")) for m in ("mean", "std"))
+        added = (coords - mean) / std
+        if self.problem.geometry != "cloud":
+            index = index_coords(shape, self.problem.periodic).to(added)
+            added = torch.cat((added, index.expand(*added.shape[:-1], -1)), dim=-1)
+        return torch.cat((features, added), dim=-1)
 
-    def decode_outputs(self, outputs: Float[Tensor, "*batch N C"]) -> Float[Tensor, "*batch N C"]:
-        return outputs * self.get_buffer("outputs_std") + self.get_buffer("outputs_mean")
+    def decode_outputs(
+        self,
+        values: Float[Tensor, "B N C_out"],
+        coords: Float[Tensor, "B N D"],
+        inputs: Float[Tensor, "B N C_in"],
+        time: Float[Tensor, " B"] | None,
+        shape: Shape,
+    ) -> Float[Tensor, "B N C_out"]:
+        """Outputs of the network to physical values."""
+        mean, std = self.get_buffer("outputs_mean"), self.get_buffer("outputs_std")
+        if self.problem.conditioning.reference == "node":
+            if time is not None:  # linear between the frames of the training
+                frames = torch.arange(len(mean), device=mean.device)
+                weights = 1 - (time[:, None] * (len(mean) - 1) - frames).abs()
+                mean, std = (torch.tensordot(weights.clamp(min=0), m, 1) for m in (mean, std))
+            mean = self._on(shape, mean)
+        outputs = values * std + mean
+        known = known_part(self.problem, coords, inputs)
+        return outputs if known is None else outputs + known
 
     def _encode(self, name: str, values: Tensor) -> Tensor:
         return (values - self.get_buffer(f"{name}_mean")) / self.get_buffer(f"{name}_std")
 
+    def _on(self, shape: Shape, statistics: Float[Tensor, "*T N C"]) -> Float[Tensor, "*T M C"]:
+        """Statistics of the training nodes on a mesh of this shape."""
+        problem = self.problem
+        if problem.geometry == "cloud":
+            if shape != problem.shape:
+                raise InputError(
+                    f"the model was trained on clouds of {problem.num_nodes} corresponding points "
+                    f"and these have {shape[0]}; train with --data.conditioning published for "
+                    f"clouds of any size"
+                )
+            return statistics
+        if shape == problem.shape and not torch.compiler.is_exporting():
+            return statistics
+        field = statistics.unflatten(-2, problem.shape)
+        for axis, (size, wraps) in enumerate(zip(shape, problem.periodic, strict=True)):
+            field = _resample(field, axis - len(shape) - 1, size, wraps)
+        return field.flatten(-len(shape) - 1, -2)
 
-def _moments(
-    values: Float[Tensor, "*batch N C"], mask: Bool[Tensor, "S N"] | None, name: str
-) -> tuple[Float[Tensor, " C"], Float[Tensor, " C"]]:
-    """Mean and deviation of each channel, in double precision; 1 for a channel that is constant."""
-    if values.ndim == 2:  # shared coordinates
-        values = values.expand(1 if mask is None else len(mask), *values.shape)
-    count = sum(len(rows) for rows in _rows(values, mask))
-    mean = sum(rows.sum(0) for rows in _rows(values, mask)) / count
-    variance = sum((rows - mean).square().sum(0) for rows in _rows(values, mask)) / count
-    assert isinstance(mean, Tensor)
-    assert isinstance(variance, Tensor)
-    if not (mean.isfinite() & variance.isfinite()).all():
-        raise InputError(f"the training {name} contain NaN or infinite values; remove them")
-    std = variance.sqrt()
-    # A deviation below float32 rounding of the mean is noise: dividing by it would amplify it.
+
+def known_part(
+    problem: Problem, coords: Float[Tensor, "B N D"], inputs: Float[Tensor, "B N C_in"]
+) -> Float[Tensor, "B N C_out"] | None:
+    """The part of the outputs that a sample itself holds: its mesh, or its newest frame."""
+    if problem.conditioning.reference == "last":
+        return inputs[..., -problem.num_outputs :]
+    if not any(position is not None for position in problem.conditioning.positions):
+        return None
+    none = torch.zeros_like(coords[..., 0])
+    columns = [none if p is None else coords[..., p] for p in problem.conditioning.positions]
+    return torch.stack(columns, dim=-1)
+
+
+def index_coords(shape: Shape, periodic: tuple[bool, ...]) -> Float[Tensor, "N I"]:
+    """Indices of the nodes, −1 to 1 along each axis; cosine and sine along periodic ones."""
+    axes = []
+    for size, wraps in zip(shape, periodic, strict=True):
+        unit = torch.arange(size) / (size if wraps else size - 1)
+        angle = 2 * torch.pi * unit
+        axes.append(torch.stack((angle.cos(), angle.sin()) if wraps else (2 * unit - 1,), dim=-1))
+    lines = [
+        line.reshape(*(-1 if a == axis else 1 for a in range(len(shape))), line.shape[-1])
+        for axis, line in enumerate(axes)
+    ]
+    return torch.cat([line.expand(*shape, -1) for line in lines], dim=-1).flatten(0, -2)
+
+
+def why_not_corresponding(data: Dataset) -> str:
+    """Why node i of one sample is not node i of another; empty if it is."""
+    if data.mask is not None:
+        return "clouds of different sizes have no corresponding points"
+    if data.problem.geometry != "cloud" or data.coords.ndim == 2:
+        return ""
+    _, node = moments(data, lambda batch: batch.coords)
+    _, cloud = moments(data, lambda batch: rows(batch.coords, batch))
+    scatter = float(node.square().sum(-1).mean().sqrt() / cloud.square().sum().sqrt())
+    if scatter <= MAX_SCATTER:
+        return ""
+    return f"the points of the clouds do not correspond, point i varies by {scatter:.0%} of a cloud"
+
+
+def require_corresponding(data: Dataset) -> None:
+    """Raise if the statistics of nodes have no meaning."""
+    if why := why_not_corresponding(data):
+        raise InputError(f"{why}; use --data.reference channel --data.mesh-inputs False")
+
+
+def _resample(field: Tensor, axis: int, size: int, wraps: bool) -> Tensor:
+    """Linear interpolation of one axis to `size` nodes, exact at the old ones."""
+    old = field.shape[axis]
+    place = torch.arange(size, device=field.device) * (old if wraps else old - 1)
+    place = place / (size if wraps else size - 1)
+    left = place.floor().long()
+    share = (place - left).reshape(-1, *(-axis - 1) * [1]).to(field)
+    right = (left + 1) % old if wraps else (left + 1).clamp(max=old - 1)
+    return torch.lerp(field.index_select(axis, left), field.index_select(axis, right), share)
+
+
+def deviations(problem: Problem, batch: Batch) -> Float[Tensor, "B *T N C"]:
+    """The targets without their known part."""
+    targets = batch.targets.double()
+    inputs = batch.inputs.double()
+    if problem.conditioning.reference == "last":
+        newest = inputs[:, None, :, -problem.num_outputs :]
+        return torch.cat((newest, targets), dim=1).diff(dim=1)
+    known = known_part(problem, batch.coords.double(), inputs)
+    if known is None:
+        return targets
+    return targets - (known if problem.time == "steady" else known[:, None])
+
+
+def moments(
+    train: Dataset, of: Callable[[Batch], Tensor], over_nodes: bool = False
+) -> tuple[Tensor, Tensor]:
+    """Mean and deviation along the first axis of `of(batch)`, in double precision.
+
+    With `over_nodes` the deviation is the root of the mean of squares over the nodes too.
+    """
+    starts = range(0, len(train), _SAMPLES_AT_ONCE)
+    parts = lambda: (  # noqa: E731
+        of(train.batch(slice(start, start + _SAMPLES_AT_ONCE))).double() for start in starts
+    )
+    count = sum(len(part) for part in parts())
+    mean = torch.as_tensor(sum(part.sum(0) for part in parts())) / count
+    variance = torch.as_tensor(sum((part - mean).square().sum(0) for part in parts())) / count
+    return mean, (variance.mean(-2, keepdim=True) if over_nodes else variance).sqrt()
+
+
+def _unit(mean: Tensor, std: Tensor) -> Tensor:
+    """The deviation to divide by: 1 for values that are constant.
+
+    A deviation below float32 rounding of the mean is noise: dividing by it would amplify it.
+    """
     float32 = torch.finfo(torch.float32)
-    constant = std <= (float32.eps * mean.abs()).clamp(min=float32.tiny)
-    return mean, torch.where(constant, 1.0, std)
+    size = mean.abs() if mean.shape == std.shape else mean.abs().amax(-2, keepdim=True)
+    return torch.where(std <= (float32.eps * size).clamp(min=float32.tiny), 1.0, std)
 
 
-def _rows(
-    values: Float[Tensor, "S *T N C"], mask: Bool[Tensor, "S N"] | None
-) -> Iterator[Float[Tensor, "P C"]]:
-    """The channels of all unmasked nodes at all times, a few samples at a time."""
-    for start in range(0, len(values), _SAMPLES_AT_ONCE):
-        some = slice(start, start + _SAMPLES_AT_ONCE)
-        nodes = values[some].movedim(-2, 1)
-        if mask is not None:
-            nodes = nodes[mask[some]]
-        yield nodes.flatten(0, -2).double()
+def rows(values: Float[Tensor, "B *T N C"], batch: Batch) -> Float[Tensor, "P C"]:
+    """The channels of all unmasked nodes at all times."""
+    nodes = values.movedim(-2, 1)
+    return (nodes if batch.mask is None else nodes[batch.mask]).flatten(0, -2)

@@ -123,7 +123,10 @@ def _read_run(folder: Path, pretrained: Path | None = None) -> Run:
             f"this is cato {__version__} with format {FORMAT}: use that version or train again"
         )
     try:
-        config = run_config(record["config"], f"{source}/run.json")
+        settings = record["config"]
+        if "conditioning" not in record["problem"]:  # version 0.1
+            settings = settings | {"data": {"conditioning": "published"} | settings["data"]}
+        config = run_config(settings, f"{source}/run.json")
         problem = Problem.from_dict(record["problem"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{source}/run.json is incomplete ({error}); train again") from None

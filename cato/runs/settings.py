@@ -9,7 +9,7 @@ of the data. Changes come last, and the result is validated once.
 import shlex
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -19,11 +19,13 @@ from annotated_types import Ge
 
 from cato.benchmarks import get_benchmark
 from cato.config import Axes, Count, NonNegative, Positive, from_dict, to_dict
+from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset, Splits
 from cato.errors import InputError
 from cato.models.registry import default_model, model_class
 from cato.physics.gradient import inverse_metric
 from cato.physics.losses import LossConfig, gradient_rms
+from cato.problem import Conditioning, Problem, Reference
 from cato.progress import note
 from cato.user_data.naming import Naming
 from cato.user_data.read import is_user_data, open_user_data
@@ -40,6 +42,7 @@ FITTED = (
 MANY_NODES = 2**14  # Meshes with more nodes get a small model of half the width.
 NODES_PER_BATCH = 2**14  # Maximum nodes per batch of more than one sample.
 STEPS_PER_EPOCH = 20  # Minimum steps per epoch, if there are that many samples.
+PUBLISHED = Conditioning()
 GRADIENT_TERMS = ("gradient", "flux", "consistency", "gdl")
 
 
@@ -61,10 +64,36 @@ class DataConfig:
     targets: str = ""  # Fields of `file` that are targets.
     periodic: Axes = ()  # Periodic mesh axes of `file`, from 0.
     fingerprint: str = ""  # Fingerprint of the data in `file`; other data are refused.
+    conditioning: Literal["auto", "published"] = "auto"
+    """How fields are presented to the network: as suits the data (`cato inspect` says how and why),
+    or as published, one mean and deviation per channel. The next three change single parts."""
+    reference: Reference | None = None
+    """What outputs are measured from: mean of the channel, training mean of the node, or last frame
+    (rollouts)."""
+    positions: bool | None = None  # Outputs that are positions as mesh plus displacement.
+    mesh_inputs: bool | None = None
+    """Displacement from the mean mesh and node indices as further inputs."""
 
     @property
     def naming(self) -> Naming:
         return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
+
+    def condition(self, train: Dataset) -> Problem:
+        """The problem of the training samples with the conditioning of these settings."""
+        recommended, reasons = recommend(train)
+        chosen = recommended if self.conditioning == "auto" else PUBLISHED
+        changes: dict[str, Any] = {}
+        if self.reference is not None:
+            changes["reference"] = self.reference
+        if self.positions is not None:
+            changes["positions"] = recommended.positions if self.positions else ()
+        if self.mesh_inputs is not None:
+            changes["mesh_inputs"] = self.mesh_inputs
+        chosen = replace(chosen, **changes)
+        for name, reason in reasons.items():
+            if getattr(chosen, name) == getattr(recommended, name) != getattr(PUBLISHED, name):
+                note(reason)
+        return replace(train.problem, conditioning=chosen)
 
     def open_file(self) -> tuple[str, Splits]:
         """Fingerprint and data of `file`; data with another fingerprint are refused."""

@@ -39,7 +39,7 @@ from cato.progress import Bar, note, progress_bar
 from cato.runs.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig
-from cato.surrogate import Frame, Surrogate, frame_to_learn
+from cato.surrogate import Frame, Surrogate, frame_to_learn, join_frames
 from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, set_cycle
 
@@ -53,7 +53,7 @@ OPTIMIZER = "optimizer/"  # Prefix of optimiser tensors in checkpoints; all othe
 def new_model(config: RunConfig, problem: Problem) -> Operator:
     """The model of a run with its initial weights, which depend on the seed only."""
     torch.manual_seed(config.train.seed)
-    return build_model(config.model_name, config.model, problem)
+    return build_model(config.model_name, config.model, problem.seen_by_network)
 
 
 def prepare(
@@ -212,16 +212,17 @@ class Training:
         weight of a sample is the number of processes over the size of the whole batch.
         """
         world = self.fabric.world_size
-        mine = indices[self.fabric.global_rank :: world]
+        places = torch.arange(len(indices))[self.fabric.global_rank :: world]
         weight = world / len(indices)
-        if not len(mine):  # fewer samples than processes: take part with weight 0
-            mine, weight = indices[:1], 0.0
+        if not len(places):  # fewer samples than processes: take part with weight 0
+            places, weight = torch.arange(1), 0.0
+        mine = indices[places]
         batch = self.fabric.to_device(self.train_set.batch(mine))
         metric = self.metric
         if metric is not None and len(metric) > 1:
             metric = self.fabric.to_device(metric[mine])
         weights = batch.inputs.new_full((len(mine),), weight)
-        frames = self._frames(batch)
+        frames = self._frames(batch, places)
         sums: defaultdict[str, float] = defaultdict(float)
         for number, frame in enumerate(frames, start=1):
             with self.fabric.no_backward_sync(self.module, enabled=number < len(frames)):
@@ -238,14 +239,25 @@ class Training:
         # The mean over frames is logged, which is comparable with the validation error.
         return {name: total / len(frames) for name, total in sums.items()}
 
-    def _frames(self, batch: Batch) -> list[Frame]:
-        """The frames that this step learns: all, or some drawn from the seed and the step."""
+    def _frames(self, batch: Batch, places: Tensor) -> list[Frame]:
+        """The frames that this step learns: all, or for each sample some of its own.
+
+        Those follow from the seed, the step and the place of the sample in the whole batch.
+        """
         problem, num_frames = self.surrogate.problem, self.config.frames_per_step
         numbers = np.arange(problem.num_steps)
-        if num_frames is not None:
-            rng = np.random.default_rng((FRAME_STREAM, self.config.seed, self.state.step))
-            numbers = rng.permutation(numbers)[:num_frames]
-        return [frame_to_learn(problem, batch.inputs, batch.targets, int(k)) for k in numbers]
+        if num_frames is None:
+            return [frame_to_learn(problem, batch.inputs, batch.targets, int(k)) for k in numbers]
+        rng = np.random.default_rng((FRAME_STREAM, self.config.seed, self.state.step))
+        drawn = rng.permuted(np.tile(numbers, (self.config.batch_size, 1)), axis=1)
+        frames = [
+            [
+                frame_to_learn(problem, batch.inputs[i : i + 1], batch.targets[i : i + 1], int(k))
+                for k in drawn[place, :num_frames]
+            ]
+            for i, place in enumerate(places)
+        ]
+        return [join_frames(some) for some in zip(*frames, strict=True)]
 
     def end_epoch(self, journal: Journal) -> None:
         """Validate, log and keep the best weights."""

@@ -14,6 +14,7 @@ from cato.errors import InputError, Interrupted
 from cato.files import locked
 from cato.inference.evaluate import calibrate
 from cato.models.contract import Operator
+from cato.models.registry import num_parameters
 from cato.progress import note
 from cato.runs.checkpoint import remove_leftovers
 from cato.runs.folder import Run, create_run, open_run, require_new
@@ -37,8 +38,12 @@ def train(config: RunConfig, folder: Path) -> Run:
     problem = data_spec(config).problem if splits is None else splits.problem
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
-    model = new_model(config, problem)  # refuses bad settings before data are generated
+    num_parameters(
+        config.model_name, config.model, problem
+    )  # refuses bad settings before data exist
     splits = splits or _load(fabric, config)
+    problem = config.data.condition(splits.train)
+    model = new_model(config, problem)
     run = None
     if fabric.is_global_zero:
         run = create_run(folder, config, problem, data_key(config, splits))
@@ -57,7 +62,7 @@ def resume(folder: Path) -> Run:
     fabric = make_fabric(run.config.train)
     with fabric.rank_zero_first():
         splits = load_run_splits(run)
-    if splits.problem != run.problem:
+    if splits.conditioned(run.problem.conditioning).problem != run.problem:
         data = run.config.data
         raise InputError(
             f"{folder} was trained on other data than {data.file or data.original or data.root} "
@@ -77,7 +82,7 @@ def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
     with locked(run.folder / ".lock", busy) if is_first else nullcontext():
         if is_first:
             remove_leftovers(run.checkpoints)
-        training = Training(run, splits, fabric, model)
+        training = Training(run, splits.conditioned(run.problem.conditioning), fabric, model)
         if not training.restore():
             training.plan()
         elif not training.is_finished:
