@@ -34,6 +34,12 @@ def view_of(problem: Problem) -> View:
     return BENCHMARKS[problem.name].view if problem.name in BENCHMARKS else View()
 
 
+def headline_of(problem: Problem) -> dict[str, tuple[str, ...]]:
+    """Name and outputs of the error that matters most; empty for all outputs jointly."""
+    headline = BENCHMARKS[problem.name].headline if problem.name in BENCHMARKS else {}
+    return {name: of for name, of in headline.items() if set(of) <= set(problem.outputs)}
+
+
 def editor_for(problem: Problem, scale: str | None = None) -> Editor | None:
     """The editor for a benchmark's problem, at `scale` if possible; None for other problems."""
     benchmark = BENCHMARKS.get(problem.name)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar, final
 
 import numpy as np
@@ -125,6 +126,8 @@ class Benchmark(ABC, Generic[Parameters]):
     # Bump it whenever the same seed would give other samples than before, so that old and new ones
     # are never mixed.
     revision: ClassVar[int] = 1
+    # The error that matters most, as a name and its outputs; all outputs jointly if empty.
+    headline: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
     view: ClassVar[View] = View()  # How samples are shown.
     # What the explorer lets a visitor edit; None keeps the benchmark out of it.
     editor: ClassVar[type[Editor] | None] = None

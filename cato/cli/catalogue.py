@@ -90,6 +90,8 @@ def pretrained_card(name: str) -> dict[str, Any]:
         "relative_l2": figures["relative_l2"],
         "worst": figures["worst"],
         "mean_predictor": figures["mean_predictor"],
+        "headline": figures.get("headline"),  # not in evaluations of version 0.1
+        "fields": figures.get("fields"),
         "test_samples": figures["num_samples"],
         "covered_samples": figures["band"]["covered_samples"],
         "parameters": num_parameters(config.model_name, config.model, problem),

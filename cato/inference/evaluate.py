@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from cato.benchmarks import headline_of
 from cato.data.dataset import Dataset, Splits, load_spec
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
@@ -23,7 +24,12 @@ from cato.inference.conformal import (
     save_band,
     scores,
 )
-from cato.physics.metrics import relative_l2, relative_l2_per_frame, summarise
+from cato.physics.metrics import (
+    mean_error_of_fields,
+    relative_l2,
+    relative_l2_per_frame,
+    summarise,
+)
 from cato.progress import note
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_run_splits, load_surrogate, require_same_data
@@ -75,6 +81,9 @@ class Evaluation:
     frame_errors: Tensor | None  # Mean error of each frame, for problems in time.
     mean_predictor: float | None
     """Error of always predicting the mean of the training targets, as a baseline."""
+    fields: dict[str, dict[str, float | None]]
+    """Error and error of the training mean of each field: outputs, and the headline's."""
+    headline: str | None  # The field that matters most; None stands for all outputs jointly.
     seconds_per_sample: float
 
     def to_dict(self) -> dict[str, Any]:
@@ -89,6 +98,8 @@ class Evaluation:
             "num_samples": len(self.errors),
             "seconds_per_sample": self.seconds_per_sample,
             "mean_predictor": self.mean_predictor,
+            "headline": self.headline,
+            "fields": self.fields,
             "frame_errors": None if self.frame_errors is None else self.frame_errors.tolist(),
         }
 
@@ -104,16 +115,28 @@ def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) ->
     began = time.perf_counter()
     solutions = solve_all(surrogate, data)
     seconds = (time.perf_counter() - began) / len(data)
-    in_time = data.problem.time != "steady"
-    mean_predictor = None
-    if mean_target is not None:
-        means = mean_target.expand_as(data.targets)
-        mean_predictor = relative_l2(means, data.targets, data.mask).mean().item()
+    problem, in_time = data.problem, data.problem.time != "steady"
+    means = None if mean_target is None else mean_target.expand_as(data.targets)
+    headline = headline_of(problem)
+    outputs = {name: (name,) for name in problem.outputs}
+    fields = {
+        name: [problem.outputs.index(output) for output in joined]
+        for name, joined in (outputs | headline).items()
+    }
+    found = mean_error_of_fields(solutions, data.targets, fields, data.mask)
+    found_means = (
+        {} if means is None else mean_error_of_fields(means, data.targets, fields, data.mask)
+    )
     return Evaluation(
         solutions,
         relative_l2(solutions, data.targets, data.mask),
         relative_l2_per_frame(solutions, data.targets, data.mask).mean(0) if in_time else None,
-        mean_predictor,
+        None if means is None else relative_l2(means, data.targets, data.mask).mean().item(),
+        {
+            name: {"relative_l2": error, "mean_predictor": found_means.get(name)}
+            for name, error in found.items()
+        },
+        next(iter(headline), None),
         seconds,
     )
 

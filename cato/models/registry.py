@@ -60,7 +60,10 @@ def default_model(problem: Problem) -> str:
 
 
 def build_model(name: str, config: Any, problem: Problem) -> Operator:
-    """A freshly initialised model with an instance of its config class, sized by the problem."""
+    """A freshly initialised model with an instance of its config class, sized by the problem.
+
+    It is built for the problem as a network sees it, with the inputs that conditioning adds.
+    """
     entry = model_class(name)
     if not isinstance(config, entry.config_class):
         raise InputError(
@@ -73,7 +76,7 @@ def build_model(name: str, config: Any, problem: Problem) -> Operator:
             f"{', because ' + why if why else ''}; {problem.name!r} is a {problem.geometry}. "
             f"Try --model {default_model(problem)}"
         )
-    return entry(checked(config, f"model {name}"), problem)
+    return entry(checked(config, f"model {name}"), problem.seen_by_network)
 
 
 def num_parameters(name: str, config: Any, problem: Problem) -> int:

@@ -4,7 +4,9 @@ Values are physical, not normalised. Where the true field is zero the relative e
 exact prediction and infinite for any other: such a sample shows in every mean, and is not dropped.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import isfinite
 
 import torch
 from jaxtyping import Bool, Float
@@ -33,6 +35,20 @@ def relative_l2_per_frame(
     """Relative error of every frame of a rollout by itself."""
     frames = zip(prediction.unbind(1), target.unbind(1), strict=True)
     return torch.stack([relative_l2(p, t, mask) for p, t in frames], 1)
+
+
+def mean_error_of_fields(
+    prediction: Float[Tensor, "B *T N C"],
+    target: Float[Tensor, "B *T N C"],
+    fields: Mapping[str, Sequence[int]],
+    mask: Mask = None,
+) -> dict[str, float | None]:
+    """Mean relative error of each field, given as channels; None where it is not finite."""
+    errors = {
+        name: relative_l2(prediction[..., channels], target[..., channels], mask).mean().item()
+        for name, channels in fields.items()
+    }
+    return {name: error if isfinite(error) else None for name, error in errors.items()}
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ def load_surrogate(run: Run) -> Surrogate:
             f"{run.folder} has no trained weights yet; train it with "
             f"`cato train --resume {run.folder}`"
         )
-    model = build_model(run.config.model_name, run.config.model, run.problem.seen_by_network)
+    model = build_model(run.config.model_name, run.config.model, run.problem)
     coords = checkpoint.tensors.get("coords")
     has_flux = run.config.loss.needs_flux
     surrogate = Surrogate(model, Normaliser(run.problem), coords=coords, has_flux=has_flux)

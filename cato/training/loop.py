@@ -53,7 +53,7 @@ OPTIMIZER = "optimizer/"  # Prefix of optimiser tensors in checkpoints; all othe
 def new_model(config: RunConfig, problem: Problem) -> Operator:
     """The model of a run with its initial weights, which depend on the seed only."""
     torch.manual_seed(config.train.seed)
-    return build_model(config.model_name, config.model, problem.seen_by_network)
+    return build_model(config.model_name, config.model, problem)
 
 
 def prepare(

@@ -50,7 +50,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         description=description,
         setup=_setup(run),
         settings=json.dumps(settings, indent=2),
-        errors=_errors(metrics),
+        errors=_errors(metrics) | _field_errors(metrics),
         images={name: _save(figure, run.folder, name) for name, figure in figures.items()},
         band=metrics["band"],
         band_widths=_band_widths(metrics["band"]),
@@ -93,9 +93,12 @@ def _subject(run: Run) -> tuple[str, str]:
 def _verdict(metrics: dict[str, Any]) -> str:
     """The result in a sentence."""
     solver, surrogate = metrics["solver_seconds_per_sample"], metrics["seconds_per_sample"]
+    headline = metrics["headline"]
+    shown = metrics if headline is None else metrics["fields"][headline]
     error = (
-        f"Test error {100 * metrics['relative_l2']:.2f} % (relative L2, mean of "
-        f"{metrics['num_samples']} held-out samples); {1000 * surrogate:.3g} ms per sample"
+        f"Test error{f' of the {headline}' if headline else ''} {_percent(shown['relative_l2'])} "
+        f"(relative L2, mean of {metrics['num_samples']} held-out samples"
+        f"{_compared(shown)}); {1000 * surrogate:.3g} ms per sample"
     )
     if solver is None:
         return f"{error}. The time of the solver that produced the data is not known."
@@ -115,6 +118,22 @@ def _setup(run: Run) -> dict[str, Any]:
         "training time": f"{last['seconds'] / 60:.1f} minutes",
         "seed of data, training": f"{run.config.data.seed}, {run.config.train.seed}",
     }
+
+
+def _percent(error: float | None) -> str:
+    return "not finite" if error is None else f"{100 * error:.2f} %"
+
+
+def _compared(field: dict[str, float | None]) -> str:
+    """A clause with the error of the training mean, if it is known."""
+    mean = field["mean_predictor"]
+    return "" if mean is None else f"; the training mean has {_percent(mean)}"
+
+
+def _field_errors(metrics: dict[str, Any]) -> dict[str, str]:
+    """Error of each field, if there are several."""
+    fields = metrics["fields"] if len(metrics["fields"]) > 1 else {}
+    return {name: _percent(of["relative_l2"]) + _compared(of) for name, of in fields.items()}
 
 
 def _errors(metrics: dict[str, Any]) -> dict[str, str]:

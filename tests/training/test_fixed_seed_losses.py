@@ -38,7 +38,7 @@ def test_losses_are_those_of_version_0_1(case, roots, tmp_path):
         out=tmp_path / "run",
         model=model,
         train_settings={"steps": 12, "accelerator": "cpu"},
-        data_settings={"root": str(roots[benchmark])},
+        data_settings={"root": str(roots[benchmark]), "conditioning": "published"},
     )
     log = [{name: line[name] for name in LOGS[case][0]} for line in run.log()]
     assert len(log) == len(LOGS[case])

@@ -48,29 +48,42 @@ def training_of(data, tmp_path):
 
 @pytest.fixture
 def frames_of(data, training_of):
-    """The numbers of the frames that a step learns: frames_of(step, frames_per_step)."""
+    """The numbers of the frames that a step learns, for each sample: frames_of(step, number)."""
 
-    def numbers(step, frames_per_step):
+    def numbers(step, frames_per_step, places=(0, 1)):
         training = training_of(frames_per_step)
         training.state.step = step
-        batch = data.batch([0, 1])
-        return [
-            next(k for k in range(NUM_FRAMES) if torch.equal(frame.target, batch.targets[:, k]))
-            for frame in training._frames(batch)
-        ]
+        batch = data.batch(places)
+        return numbers_of(batch, training._frames(batch, torch.tensor(places)))
 
     return numbers
 
 
+def numbers_of(batch, frames):
+    return [
+        [
+            next(k for k in range(NUM_FRAMES) if torch.equal(frame.target[i], batch.targets[i, k]))
+            for frame in frames
+        ]
+        for i in range(len(batch.targets))
+    ]
+
+
 def test_all_frames_unless_asked_otherwise(frames_of):
-    assert frames_of(0, None) == list(range(NUM_FRAMES))
+    assert frames_of(0, None) == 2 * [list(range(NUM_FRAMES))]
 
 
 def test_some_frames_are_drawn_anew_in_each_step_and_alike_in_each_run(frames_of):
     drawn = [frames_of(step, 2) for step in range(6)]
-    assert all(len(set(frames)) == 2 for frames in drawn)
-    assert len({tuple(frames) for frames in drawn}) > 2
+    assert all(len(set(frames)) == 2 for sample in drawn for frames in sample)
+    assert len({tuple(frames) for sample in drawn for frames in sample}) > 2
     assert frames_of(3, 2) == drawn[3]
+
+
+def test_each_sample_of_a_batch_learns_its_own_frame_whatever_process_holds_it(frames_of):
+    drawn = [frames_of(step, 1) for step in range(6)]
+    assert any(first != second for first, second in drawn)
+    assert frames_of(3, 1, places=(1,)) == drawn[3][1:]
 
 
 def test_only_the_drawn_frames_are_built(data, training_of, monkeypatch):
@@ -81,7 +94,8 @@ def test_only_the_drawn_frames_are_built(data, training_of, monkeypatch):
         return frame_to_learn(problem, inputs, targets, step)
 
     monkeypatch.setattr(loop, "frame_to_learn", counting)
-    assert len(training_of(2)._frames(data.batch([0, 1]))) == len(built) == 2
+    assert len(training_of(2)._frames(data.batch([0, 1]), torch.arange(2))) == 2
+    assert len(built) == 2 * 2
 
 
 def test_frames_do_not_follow_from_the_order_of_the_samples(data, training_of):
@@ -92,10 +106,7 @@ def test_frames_do_not_follow_from_the_order_of_the_samples(data, training_of):
         training.train_set = range(NUM_FRAMES)  # as many samples as frames
         training.config = replace(training.config, batch_size=NUM_FRAMES)
         batch = data.batch([0])
-        drawn = [
-            next(k for k in range(NUM_FRAMES) if torch.equal(frame.target, batch.targets[:, k]))
-            for frame in training._frames(batch)
-        ]
+        (drawn,) = numbers_of(batch, training._frames(batch, torch.arange(1)))
         same.append(drawn == training._batch_indices(0).tolist())
     assert sum(same) < 3  # by chance one in 120
 

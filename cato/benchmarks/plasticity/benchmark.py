@@ -88,6 +88,7 @@ class Plasticity(Benchmark[BlockMesh]):
         "small": Scale(BlockMesh(columns=51, rows=16), train=400, validation=50, test=80),
         "smoke": Scale(BlockMesh(columns=21, rows=7), train=8, validation=4, test=4),
     }
+    headline = {"displacement": ("dx", "dy")}  # noqa: RUF012
     view = View(
         "Displacement",
         "mm",
