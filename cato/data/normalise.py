@@ -39,7 +39,10 @@ class Normaliser(nn.Module):
         super().__init__()
         self.problem = problem
         outputs: Shape = (problem.num_outputs,)
-        sizes = {"coords": (problem.dimension,), "inputs": (problem.num_inputs,)}
+        sizes: dict[str, Shape] = {
+            "coords": (problem.dimension,),
+            "inputs": (problem.num_inputs,),
+        }
         if problem.conditioning.mesh_inputs:
             sizes["mesh"] = (problem.num_nodes, problem.dimension)
         sizes["outputs"] = outputs
