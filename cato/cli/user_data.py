@@ -89,6 +89,8 @@ def _show(inspection: "Inspection", next_step: str) -> None:
         for name, (low, high) in inspection.ranges.items()
     ]
     show_rows("ranges", ranges, False)
+    for reason in inspection.why.values():
+        Console().print(f"conditioning: {reason}", soft_wrap=True, markup=False)
     lines = [_sentence(finding) for finding in inspection.findings]
     clean = "no problems found: no NaN, folded cells, duplicates or constant fields"
     for line in (*(lines or [clean]), f"next: {next_step}"):

@@ -12,10 +12,11 @@ from typing import Any
 
 import numpy as np
 
+from cato.data.conditioning import recommend
 from cato.errors import InputError
 from cato.problem import Problem
 from cato.user_data.periodic import closing_axes, num_folded_cells
-from cato.user_data.samples import UserSamples, recognise
+from cato.user_data.samples import UserSamples, dataset_of, recognise
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,9 @@ class Inspection:
     splits: dict[str, int]
     ranges: dict[str, tuple[float, float]]  # Of the finite values of each coordinate and channel.
     findings: list[Finding]
+    conditioning: dict[str, Any]
+    """What the network sees by default; empty if a finding stops a training."""
+    why: dict[str, str]  # A sentence on each setting of the conditioning.
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready values."""
@@ -68,7 +72,12 @@ def inspect_samples(samples: UserSamples, splits: dict[str, list[int]]) -> Inspe
     ]
     counts = {name: len(indices) for name, indices in splits.items()}
     shared = samples.has_shared_coords
-    return Inspection(problem, len(samples), shared, counts, ranges, findings)
+    conditioning: dict[str, Any] = {}
+    why: dict[str, str] = {}
+    if not any(finding.stops for finding in findings):
+        found, why = recommend(dataset_of(samples, problem, splits["train"], str(samples.path)))
+        conditioning = asdict(found)
+    return Inspection(problem, len(samples), shared, counts, ranges, findings, conditioning, why)
 
 
 def require_usable(samples: UserSamples) -> None:
