@@ -56,9 +56,15 @@ def train(
     return train_run(config, Path(out))
 
 
-def resume(folder: str | Path) -> Run:
-    """Resume a run that was stopped or killed."""
-    return resume_run(Path(folder))
+def resume(
+    folder: str | Path, *, minutes: float | None = None, out: str | Path | None = None
+) -> Run:
+    """Resume a run that was stopped or killed, or extend one with schedule wsd to more minutes.
+
+    With `out` the extended run is a copy in that folder.
+    """
+    longer = {} if minutes is None else {"minutes": minutes}
+    return resume_run(Path(folder), longer, None if out is None else Path(out))
 
 
 def load(run: str | Path) -> Surrogate:

@@ -182,10 +182,15 @@ class Train(Command):
         from cato.training.train import resume, train
 
         if self.resume is not None:
-            options = (self.benchmark, self.out, self.model, self.scale, self.original)
-            if any((*options, changes, self.coords, self.inputs, self.targets)):
-                raise InputError("--resume takes all settings from the run; give no other option")
-            run = resume(self.resume)
+            options = (self.benchmark, self.model, self.scale, self.original)
+            longer = changes.get("train", {})
+            others = set(changes) - {"train"} | set(longer) - {"minutes", "steps", "epochs"}
+            if others or any((*options, self.coords, self.inputs, self.targets)):
+                raise InputError(
+                    "--resume takes all settings from the run; to extend it, give --train.minutes, "
+                    "--train.steps or --train.epochs, and --out for a copy"
+                )
+            run = resume(self.resume, longer, self.out)
         else:
             config = self.config(changes)
             data = "original" if config.data.original else config.scale

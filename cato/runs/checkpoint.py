@@ -5,6 +5,7 @@ and is intact if the checksum agrees. Nothing is loaded with pickle.
 
     last-00000120.safetensors, last-00000120.json   to resume from; the newest two are kept
     best-00000090.safetensors, best-00000090.json   lowest validation error; the newest two are kept
+    trunk-00000096.…                                before the decay of schedule wsd, to extend from
 """
 
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from cato.errors import InputError
 from cato.files import atomic_write, digest, read_json, write_json
 from cato.progress import note
 
-Kind = Literal["last", "best"]
+Kind = Literal["last", "best", "trunk"]
 KEEP = 2  # Checkpoints of each kind that are kept: a spare one, in case the newest is damaged.
 FORMAT = 1
 
@@ -66,6 +67,16 @@ def load_checkpoint(folder: Path, kind: Kind) -> Checkpoint | None:
             f"all checkpoints in {folder} are damaged; remove the folder and train again"
         )
     return None
+
+
+def rewind(folder: Path, checkpoint: Checkpoint) -> None:
+    """Make a checkpoint the last one: write it, then remove all that come after it."""
+    step = int(checkpoint.state["step"])
+    save_checkpoint(folder, "last", step, checkpoint)
+    for about in _newest_first(folder, "last"):
+        if about.stem > f"last-{step:08d}":
+            about.unlink()
+            about.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 def _newest_first(folder: Path, kind: Kind) -> list[Path]:

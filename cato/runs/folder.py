@@ -14,7 +14,7 @@ runs/pretrained/NAME, never into the library.
 
 import json
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,16 @@ class Run:
         if not path.exists():
             return []
         return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+
+    def moved_to(self, folder: Path) -> "Run":
+        """The same run in another folder."""
+        return replace(self, folder=folder)
+
+    def change_settings(self, config: RunConfig) -> None:
+        """Record new settings, as the command that leads to them."""
+        command = f"{command_of(config)} --out {shlex.quote(str(self.folder))}"
+        record = self.record | {"config": config.to_dict(), "command": command}
+        write_json(self.folder / "run.json", record)
 
     def write_log(self, lines: list[dict[str, Any]]) -> None:
         """Replace the training log."""

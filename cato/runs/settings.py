@@ -120,6 +120,8 @@ class TrainConfig:
     only."""
     optimizer: Literal["adamw", "muon"] = "adamw"
     """AdamW for all parameters, or Muon for the matrices of the blocks and AdamW for the rest."""
+    schedule: Literal["onecycle", "wsd"] = "onecycle"
+    """OneCycle; or warm-up, stable, decay, which --resume RUN --train.minutes 20 can extend."""
     learning_rate: Positive = 1e-3  # Peak learning rate of AdamW.
     muon_learning_rate: Positive = 2e-3
     """Peak learning rate of Muon, scaled to match AdamW's update size."""

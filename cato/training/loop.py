@@ -41,7 +41,7 @@ from cato.runs.folder import Run
 from cato.runs.settings import RunConfig
 from cato.surrogate import Frame, Surrogate, frame_to_learn, join_frames
 from cato.training.journal import Journal
-from cato.training.optim import build_optimizers, set_cycle
+from cato.training.optim import build_optimizers, decay_start, set_rates
 
 CALIBRATION_SECONDS = 4.0  # How long steps are timed to fit a schedule to a time budget.
 FRAME_STREAM = 1
@@ -117,6 +117,7 @@ class TrainState:
     sums: dict[str, float] = field(default_factory=dict)
     """Sums over the samples of the current epoch of the loss and its terms."""
     num_summed: int = 0
+    diverged: str = ""  # Why the training cannot go on.
 
 
 class Training:
@@ -155,12 +156,16 @@ class Training:
         ):
             save_next = time.monotonic() + 60 * self.config.checkpoint_minutes
             while state.step < state.num_steps:
+                if self.config.schedule == "wsd" and state.step == decay_start(state.num_steps):
+                    self.save("trunk")
                 began = time.monotonic()
                 try:
                     stopping = self.step(stop.requested)
-                except Diverged:  # the weights are still those before the bad step
+                except Diverged as error:  # the weights are still those before the bad step
                     if state.num_summed or state.step == 0:  # else an epoch ended with them
                         self.end_epoch(journal)
+                    state.diverged = str(error)
+                    self.save("last")
                     raise
                 state.seconds += time.monotonic() - began
                 self._show(bar, journal)
@@ -178,7 +183,8 @@ class Training:
     def step(self, stop_requested: bool = False) -> bool:
         """One optimiser step; returns whether any process got a stop signal."""
         indices = self._batch_indices(self.state.step)
-        set_cycle(self.raw_optimizers, self.state.step, self.state.num_steps)
+        schedule = self.config.schedule
+        set_rates(self.raw_optimizers, schedule, self.state.step, self.state.num_steps)
         sums = self._accumulate_gradients(indices)
         *means, stopping = self._over_processes(
             torch.tensor([*sums.values(), float(stop_requested)])
@@ -363,7 +369,7 @@ class Training:
         """Write a checkpoint, unsharded on every strategy; `best` holds the weights only."""
         # Both dictionaries are empty in all but the first process.
         tensors: dict[str, Any] = dict(get_model_state_dict(self.surrogate, options=WHOLE))
-        if kind == "last":
+        if kind != "best":
             found: Any = get_optimizer_state_dict(
                 self.surrogate, self.raw_optimizers, options=WHOLE
             )

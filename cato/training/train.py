@@ -1,6 +1,9 @@
 """Start and resume trainings, on the devices that their settings name (Lightning Fabric)."""
 
+import math
 import os
+import shutil
+from collections.abc import Mapping
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -10,13 +13,13 @@ from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Stra
 from torch import nn
 
 from cato.data.dataset import Splits
-from cato.errors import InputError, Interrupted
+from cato.errors import Diverged, InputError, Interrupted
 from cato.files import locked
 from cato.inference.evaluate import calibrate
 from cato.models.contract import Operator
 from cato.models.registry import num_parameters
 from cato.progress import note
-from cato.runs.checkpoint import remove_leftovers
+from cato.runs.checkpoint import Checkpoint, load_checkpoint, remove_leftovers, rewind
 from cato.runs.folder import Run, create_run, open_run, require_new
 from cato.runs.load import (
     data_key,
@@ -26,8 +29,9 @@ from cato.runs.load import (
     load_splits,
     load_surrogate,
 )
-from cato.runs.settings import RunConfig, TrainConfig
+from cato.runs.settings import RunConfig, TrainConfig, run_config
 from cato.training.loop import Training, new_model
+from cato.training.optim import decay_start
 
 
 def train(config: RunConfig, folder: Path) -> Run:
@@ -38,9 +42,8 @@ def train(config: RunConfig, folder: Path) -> Run:
     problem = data_spec(config).problem if splits is None else splits.problem
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
-    num_parameters(
-        config.model_name, config.model, problem
-    )  # refuses bad settings before data exist
+    # Refuses bad settings before data are generated.
+    num_parameters(config.model_name, config.model, problem)
     splits = splits or _load(fabric, config)
     problem = config.data.condition(splits.train)
     model = new_model(config, problem)
@@ -51,8 +54,15 @@ def train(config: RunConfig, folder: Path) -> Run:
     return _fit(run or open_run(folder), splits, fabric, model)
 
 
-def resume(folder: Path) -> Run:
-    """Continue a run from its last checkpoint."""
+def resume(folder: Path, longer: Mapping[str, Any] | None = None, out: Path | None = None) -> Run:
+    """Continue a run from its last checkpoint, or extend it.
+
+    Args:
+        folder: The run folder.
+        longer: A new length, {"minutes": 20}, {"steps": 2000} or {"epochs": 40}, counted from the
+            start: the run continues from the end of its trunk. Needs schedule wsd.
+        out: New folder for the extended run; without it the run itself is extended.
+    """
     run = open_run(folder)
     if run.pretrained is not None:
         raise InputError(
@@ -68,7 +78,55 @@ def resume(folder: Path) -> Run:
             f"{folder} was trained on other data than {data.file or data.original or data.root} "
             f"now holds; train into a new folder"
         )
+    if longer:
+        if fabric.is_global_zero:
+            extend(run, longer, len(splits.train), out)
+        fabric.barrier()
+        run = open_run(out or folder)
     return _fit(run, splits, fabric, new_model(run.config, run.problem))
+
+
+def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | None) -> None:
+    """Give a run, or its copy in `out`, a new length: it continues from the end of its trunk."""
+    folder, config = run.folder, run.config.train
+    if config.schedule != "wsd":
+        raise InputError(
+            f"{folder} was trained with schedule {config.schedule}, which cannot be extended; "
+            f"train with --train.schedule wsd"
+        )
+    last = load_checkpoint(run.checkpoints, "last")
+    if last is not None and last.state.get("diverged"):
+        raise InputError(f"{folder} diverged and cannot be extended: {last.state['diverged']}")
+    trunk = load_checkpoint(run.checkpoints, "trunk") or last
+    if trunk is None or not trunk.state["step"]:
+        raise InputError(
+            f"{folder} has no checkpoint to extend; use `cato train --resume {folder}`"
+        )
+    lengths = {"minutes": None, "steps": None} | dict(longer)
+    values = run.config.to_dict() | {"train": run.config.to_dict()["train"] | lengths}
+    settings = run_config(values, "the new length")
+    step = trunk.state["step"]
+    if settings.train.minutes is not None:
+        num_steps = int(60 * settings.train.minutes * step / trunk.state["seconds"])
+    else:
+        per_epoch = math.ceil(num_samples / config.batch_size)
+        num_steps = settings.train.steps or settings.train.epochs * per_epoch
+    if decay_start(num_steps) < step:
+        raise InputError(
+            f"{folder} has trained {step} steps of its trunk, and the new length would start its "
+            f"decay after {decay_start(num_steps)}; give a longer one"
+        )
+    busy = f"another process ({{pid}}) is training in {folder}; wait or choose another folder"
+    with locked(folder / ".lock", busy):
+        if out is not None:
+            require_new(out)
+            shutil.copytree(folder / "checkpoints", out / "checkpoints")
+            run.moved_to(out).write_log(run.log())
+        target = run if out is None else run.moved_to(out)
+        rewind(
+            target.checkpoints, Checkpoint(trunk.tensors, trunk.state | {"num_steps": num_steps})
+        )
+        target.change_settings(settings)
 
 
 def _load(fabric: Fabric, config: RunConfig) -> Splits:
@@ -87,6 +145,8 @@ def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
             training.plan()
         elif not training.is_finished:
             note(f"resuming at step {training.state.step} of {training.state.num_steps}")
+        if training.state.diverged:
+            raise Diverged(training.state.diverged)
         if training.is_finished:
             note(f"{run.folder} is already trained to the end")
         elif not training.fit():

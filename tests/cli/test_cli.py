@@ -231,7 +231,7 @@ def test_json_leaves_nothing_else_on_standard_output(data_root, tmp_path):
         ("train darcy --loss.gdl -1", "greater than or equal to 0"),
         ("train darcy --train.compile maybe", "maybe"),
         ("train darcy --fast", "--fast"),
-        ("train darcy --resume runs/x", "give no other option"),
+        ("train darcy --resume runs/x", "takes all settings from the run"),
         ("train --resume nowhere", "not a run folder"),
         ("demo --minutes 0", "greater than 0"),
         ("evaluate nowhere", "not a run folder"),
