@@ -64,6 +64,10 @@ def resume(folder: Path, longer: Mapping[str, Any] | None = None, out: Path | No
         out: New folder for the extended run; without it the run itself is extended.
     """
     run = open_run(folder)
+    if out is not None and not longer:
+        raise InputError(
+            "a copy of a run is for extending it: give a new length or leave out --out"
+        )
     if run.pretrained is not None:
         raise InputError(
             f"{folder} comes with cato and cannot be trained further; train your own with "

@@ -1,6 +1,7 @@
 """Schedule wsd: a trunk that does not depend on the length, extended without training it again."""
 
 import json
+from itertools import pairwise
 
 import pytest
 import torch
@@ -39,7 +40,7 @@ def test_the_trunk_does_not_depend_on_the_length():
     assert rates[:100] == pytest.approx([(k + 1) / 100 for k in range(100)])
     assert rates[100 : decay_start(1000)] == 700 * [1.0]
     decay = rates[decay_start(1000) :]
-    assert all(a > b > 0 for a, b in zip(decay, decay[1:], strict=False))
+    assert all(a > b > 0 for a, b in pairwise(decay))
     assert decay[-1] < 0.01
 
 
@@ -86,10 +87,12 @@ def test_what_cannot_be_extended(trained, config_with, tmp_path):
     before = (run.folder / "run.json").read_bytes()
     with pytest.raises(InputError, match="give a longer one"):
         resume(run.folder, {"steps": 5})
-    with pytest.raises(InputError, match="set train.steps or train.minutes, not both"):
+    with pytest.raises(InputError, match=r"set train\.steps or train\.minutes, not both"):
         resume(run.folder, {"steps": 50, "minutes": 1.0})
-    with pytest.raises(InputError, match="the new length: train.minutes"):
+    with pytest.raises(InputError, match=r"the new length: train\.minutes"):
         resume(run.folder, {"minutes": -1.0})
+    with pytest.raises(InputError, match="give a new length"):
+        resume(run.folder, out=tmp_path / "copy")
     with pytest.raises(InputError, match="already holds a run"):
         resume(run.folder, {"steps": 20}, run.folder)
     assert (run.folder / "run.json").read_bytes() == before
