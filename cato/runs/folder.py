@@ -134,8 +134,10 @@ def _read_run(folder: Path, pretrained: Path | None = None) -> Run:
         )
     try:
         settings = record["config"]
-        if "conditioning" not in record["problem"]:  # version 0.1
+        if "conditioning" not in record["problem"]:  # version 0.1 had the published one only
             settings = settings | {"data": {"conditioning": "published"} | settings["data"]}
+            command = f"{record['command']} --data.conditioning published"
+            record = record | {"command": command}
         config = run_config(settings, f"{source}/run.json")
         problem = Problem.from_dict(record["problem"])
     except (KeyError, TypeError) as error:

@@ -37,6 +37,9 @@ COVERED = {
     r"cato train .*--train\.(devices 2|strategy fsdp)\b.*|torchrun .*-m cato train .*": (
         "tests/training/test_train.py::test_two_processes_give_the_loss_curve_of_one"
     ),
+    r"cato train (.*--train\.schedule wsd|--resume .*--train\.minutes)\b.*": (
+        "tests/training/test_extend.py::test_a_branch_leaves_its_run_as_it_was"
+    ),
     r"cato train .*--train\.precision bf16-mixed": "tests/training/test_train.py::test_bf16_trains",
     r"cato evaluate darcy": (
         "tests/runs/test_pretrained.py::test_nothing_is_written_into_the_library"

@@ -99,7 +99,8 @@ def test_no_file_tells_of_the_machine_it_was_made_on():
 def test_the_command_on_the_card_trains_with_the_shipped_settings(name):
     run = open_run(PRETRAINED / name)
     assert run.config.benchmark == name
-    assert run.config.data == replace(DataConfig(), seed=run.config.data.seed)
+    data = run.config.data
+    assert data == replace(DataConfig(), seed=data.seed, conditioning=data.conditioning)
     _, command, *arguments = shlex.split(run.record["command"])
     changes, own = split_overrides(arguments)
     assert parse(COMMANDS[command], own, "cato train").config(changes) == run.config

@@ -76,7 +76,7 @@ def test_recipes_name_known_models_only(name):
     assert set(table) == {"paper", "small", "smoke"}
     for models in table.values():
         assert set(models) <= {"all", *MODELS}
-        assert all(set(groups) <= {"model", "loss", "train"} for groups in models.values())
+        assert all(set(groups) <= {"data", "model", "loss", "train"} for groups in models.values())
 
 
 @pytest.mark.parametrize("model", MODELS)
