@@ -140,7 +140,8 @@ class Normaliser(nn.Module):
                     f"clouds of any size"
                 )
             return statistics
-        if shape == problem.shape and not torch.compiler.is_exporting():
+        # Exporting compares no sizes: a comparison would fix the mesh in the graph.
+        if not torch.compiler.is_exporting() and shape == problem.shape:
             return statistics
         field = statistics.unflatten(-2, problem.shape)
         for axis, (size, wraps) in enumerate(zip(shape, problem.periodic, strict=True)):
