@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## generate Darcy data, train CATO, evaluate, compare with the solver, write runs/demo/report.html
 	$(BIN)/cato demo
 
-test: $(READY)  ## what CI runs, under 8 minutes on two cores
+test: $(READY)  ## what CI runs, about 10 minutes on two cores
 	$(MAKE) --jobs 3 --output-sync=target lint check-generated fast-tests
 
 fast-tests: $(READY)
