@@ -14,7 +14,7 @@ runs/pretrained/NAME, never into the library.
 
 import json
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -57,10 +57,6 @@ class Run:
         if not path.exists():
             return []
         return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-
-    def moved_to(self, folder: Path) -> "Run":
-        """The same run in another folder."""
-        return replace(self, folder=folder)
 
     def change_settings(self, config: RunConfig) -> None:
         """Record new settings, as the command that leads to them."""

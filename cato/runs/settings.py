@@ -80,7 +80,9 @@ class DataConfig:
 
     def condition(self, train: Dataset) -> Problem:
         """The problem of the training samples with the conditioning of these settings."""
-        recommended, reasons = recommend(train)
+        recommended, reasons = PUBLISHED, dict[str, str]()
+        if self.conditioning == "auto" or self.positions:  # it takes several passes over the data
+            recommended, reasons = recommend(train)
         chosen = recommended if self.conditioning == "auto" else PUBLISHED
         changes: dict[str, Any] = {}
         if self.reference is not None:

@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -106,8 +107,8 @@ def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | No
         raise InputError(
             f"{folder} has no checkpoint to extend; use `cato train --resume {folder}`"
         )
-    lengths = {"minutes": None, "steps": None} | dict(longer)
-    values = run.config.to_dict() | {"train": run.config.to_dict()["train"] | lengths}
+    values = run.config.to_dict()
+    values["train"] |= {"minutes": None, "steps": None, **longer}
     settings = run_config(values, "the new length")
     step = trunk.state["step"]
     if settings.train.minutes is not None:
@@ -120,17 +121,18 @@ def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | No
             f"{folder} has trained {step} steps of its trunk, and the new length would start its "
             f"decay after {decay_start(num_steps)}; give a longer one"
         )
+    log = run.log()
     busy = f"another process ({{pid}}) is training in {folder}; wait or choose another folder"
     with locked(folder / ".lock", busy):
         if out is not None:
             require_new(out)
-            shutil.copytree(folder / "checkpoints", out / "checkpoints")
-            run.moved_to(out).write_log(run.log())
-        target = run if out is None else run.moved_to(out)
-        rewind(
-            target.checkpoints, Checkpoint(trunk.tensors, trunk.state | {"num_steps": num_steps})
-        )
-        target.change_settings(settings)
+            # A killed copy is not a run yet, because run.json comes last: copy it again.
+            shutil.copytree(folder / "checkpoints", out / "checkpoints", dirs_exist_ok=True)
+            run = replace(run, folder=out)
+            run.write_log(log)
+        longer_state = trunk.state | {"num_steps": num_steps}
+        rewind(run.checkpoints, Checkpoint(trunk.tensors, longer_state))
+        run.change_settings(settings)
 
 
 def _load(fabric: Fabric, config: RunConfig) -> Splits:

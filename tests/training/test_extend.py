@@ -60,6 +60,8 @@ def test_a_branch_leaves_its_run_as_it_was(trained, tmp_path):
     branch = resume(run.folder, {"steps": 20}, tmp_path / "branch")
     assert files == {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
     assert branch.folder == tmp_path / "branch"
+    (branch.folder / "run.json").unlink()  # as if killed while it was copied
+    branch = resume(run.folder, {"steps": 20}, branch.folder)
     assert branch.log()[-1]["step"] == 20
     assert resume(run.folder, {"steps": 20}).log()[-1]["loss"] == branch.log()[-1]["loss"]
 
