@@ -6,11 +6,11 @@ READY := $(VENV)/ready
 # Without compiled bytecode every process spends seconds on compiling PyTorch's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-STUDIES := theory ablation-defaults ablation-heads-rope lr-sweep epochs time ablation-ns-plasticity ablation chart scaling \
-           efficiency gallery
+STUDIES := theory ablation-defaults ablation-heads-rope recipe lr-sweep epochs time minutes long-run \
+           ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        animation survey cards pretrained clean study study-pages $(STUDIES:%=study-%)
+        bench-fine-tuning animation survey cards pretrained clean study study-pages $(STUDIES:%=study-%)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -63,6 +63,9 @@ bench-solvers: $(READY)  ## seconds per sample of all solvers, as ratios to a re
 bench-export: $(READY)  ## which models can be exported, and how exactly
 	$(BIN)/python -m tools.exports
 
+bench-fine-tuning: $(READY)  ## fine-tuning against training from scratch on small data; about 40 minutes on one core, resumable
+	$(BIN)/python -m tools.fine_tuning
+
 animation: $(READY)  ## docs/images/rollout.gif, the animation of the README
 	$(BIN)/python -m tools.animation
 
@@ -70,7 +73,7 @@ survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statisti
 	$(BIN)/python -m tools.survey
 
 # The paper's evidence, defined in reproduce/experiments.toml: every experiment is resumable and writes docs/studies/NAME.
-study: $(STUDIES:%=study-%) study-pages  ## all experiments, about eight hours on two cores
+study: $(STUDIES:%=study-%) study-pages  ## all experiments, about twelve hours on two cores
 
 $(STUDIES:%=study-%): study-%: $(READY)  ## one experiment; `python -m reproduce` lists them
 	$(BIN)/python -m reproduce $*
@@ -78,7 +81,7 @@ $(STUDIES:%=study-%): study-%: $(READY)  ## one experiment; `python -m reproduce
 study-pages: $(READY)  ## docs/results.md, docs/studies.md and all pages of docs/studies, from the results files
 	$(BIN)/python -m reproduce pages
 
-pretrained: $(READY)  ## train, evaluate and package the models that come with cato; about an hour on two cores, resumable
+pretrained: $(READY)  ## train three seeds of the models that come with cato, package the medians; about three hours on two cores, resumable
 	$(BIN)/python -m tools.pretrained
 
 cards: $(READY)  ## the model cards, from code, recipes and results

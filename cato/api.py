@@ -29,6 +29,7 @@ def train(
     out: str | Path,
     model: str | None = None,
     minutes: float | None = None,
+    start: str | Path | None = None,
     **settings: Any,
 ) -> Run:
     """Train a model into a new run folder, generating the data of a benchmark if needed.
@@ -40,6 +41,7 @@ def train(
         out: The run folder.
         model: Name of the model; CATO by default.
         minutes: Train for this time instead of the recipe's epochs.
+        start: Start from the weights of this run folder or pretrained model, such as "darcy".
         settings: Changes to the recipe by group: `model_settings={"width": 32}`,
             `train_settings={"epochs": 5}`, `loss_settings={...}`, `data_settings={...}`.
     """
@@ -52,6 +54,8 @@ def train(
     groups = {group: settings.get(name, {}) for name, group in SETTINGS.items()}
     if minutes is not None:
         groups["train"] = groups["train"] | {"minutes": minutes}
+    if start is not None:
+        groups["train"] = groups["train"] | {"start_from": str(start)}
     config = build_settings(benchmark, scale, model, groups, where="cato.train")
     return train_run(config, Path(out))
 

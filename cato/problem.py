@@ -20,7 +20,8 @@ MIN_NODES = 3  # Minimum nodes along every axis of a grid or mesh, for second-or
 class Conditioning:
     """How a problem's fields are presented to the network; undone at its output.
 
-    The default is the published protocol: one mean and one deviation per channel.
+    The default is the published protocol: one mean and one deviation per channel. Some models are
+    published with `index_inputs` too.
 
     Attributes:
         reference: What the outputs are measured from. `channel`: the mean of the channel. `node`:
@@ -32,11 +33,16 @@ class Conditioning:
         mesh_inputs: Whether the network gets the displacement of each node from the mean mesh, in
             units of its own deviation, and on meshes the indices of the node, as further inputs.
             For samples with different coordinates whose nodes correspond.
+        frame: Mean and deviation of each coordinate that the network sees, if coordinates are
+            normalised; 0 and 1 if empty. Fine-tuning has those of its start.
+        index_inputs: Whether the network gets the indices of mesh nodes without displacements.
     """
 
     reference: Reference = "channel"
     positions: tuple[int | None, ...] = ()
     mesh_inputs: bool = False
+    frame: tuple[tuple[float, float], ...] = ()
+    index_inputs: bool = False
 
 
 @dataclass(frozen=True)
@@ -138,14 +144,20 @@ class Problem:
         return self.time == "conditioned"
 
     @property
+    def has_index_inputs(self) -> bool:
+        """Whether the network gets the indices of nodes, which clouds do not have."""
+        asked = self.conditioning.mesh_inputs or self.conditioning.index_inputs
+        return asked and self.geometry != "cloud"
+
+    @property
     def seen_by_network(self) -> "Problem":
         """The problem that a network is built for: with the inputs that conditioning adds."""
         added: list[str] = []
         if self.conditioning.mesh_inputs:
             added += [f"displacement{d}" for d in range(self.dimension)]
-            if self.geometry != "cloud":
-                for axis, wraps in enumerate(self.periodic):
-                    added += [f"index{axis}{part}" for part in (("cos", "sin") if wraps else ("",))]
+        if self.has_index_inputs:
+            for axis, wraps in enumerate(self.periodic):
+                added += [f"index{axis}{part}" for part in (("cos", "sin") if wraps else ("",))]
         return replace(self, inputs=(*self.inputs, *added), conditioning=Conditioning())
 
     def to_dict(self) -> dict[str, Any]:
@@ -153,10 +165,14 @@ class Problem:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        tuples: dict[str, Any] = {
-            k: tuple(v) if isinstance(v, list) else v for k, v in values.items()
-        }
-        if conditioning := tuples.get("conditioning"):  # not in version 0.1
-            values = {k: tuple(v) if isinstance(v, list) else v for k, v in conditioning.items()}
-            tuples["conditioning"] = Conditioning(**values)
-        return cls(**tuples)
+        values = _with_tuples(values)
+        if conditioning := values.get("conditioning"):  # not in version 0.1
+            values["conditioning"] = Conditioning(**conditioning)
+        return cls(**values)
+
+
+def _with_tuples(value: Any) -> Any:
+    """Nested values from JSON with tuples instead of lists."""
+    if isinstance(value, dict):
+        return {name: _with_tuples(item) for name, item in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list) else value

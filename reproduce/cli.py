@@ -45,8 +45,11 @@ class Run:
     """Seeds of the trainings."""
     share: float | None = None
     """Fraction of the recipe's steps to train for."""
-    minutes: float | None = None
-    """Training time of every model on one CPU thread, instead of a share."""
+    minutes: tuple[float, ...] | None = None
+    """Training time of every model on one CPU thread, instead of a share. A comparison takes
+    several, such as 2.5 5 10: the longer trainings extend the shorter ones."""
+    extrapolate: float | None = None
+    """Minutes up to which the fitted errors of several training times are drawn."""
     rivals: int | None = None
     """Number of models besides CATO that get all the seeds."""
     change_seeds: int | None = None
@@ -119,6 +122,7 @@ def _list(as_json: bool) -> None:
 
 def _run(name: str, options: Run) -> None:
     from reproduce.pages import study_of
+    from reproduce.results import by_headline
     from reproduce.runner import run
 
     overrides: dict[str, Any] = asdict(options)
@@ -126,7 +130,8 @@ def _run(name: str, options: Run) -> None:
     experiment = load(name, **overrides)
     results = run(experiment)
     table, columns = study_of(experiment.kind).SUMMARY
-    _show(results[table], columns, (experiment.results, experiment.page), as_json)
+    rows = by_headline(results[table]) if "field" in columns else results[table]
+    _show(rows, columns, (experiment.results, experiment.page), as_json)
 
 
 def _pages(options: Pages) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from cato.runs.folder import Run
 from cato.runs.load import data_spec
 from cato.runs.settings import Changes, RunConfig, build_settings
 from reproduce.jobs import run_jobs
+from reproduce.power_law import MIN_BUDGETS
 from reproduce.step_timing import in_equal_time
 
 FILE = Path(__file__).with_name("experiments.toml")
@@ -29,7 +31,7 @@ OURS = ("cato", "cato_pc")
 """The paper's models."""
 TRAINING = ("benchmarks", "scale", "seeds", "share", "minutes", "data", "runs", "workers")
 OPTIONS = {
-    "compare": ("models", "rivals", *TRAINING),
+    "compare": ("models", "rivals", "extrapolate", *TRAINING),
     "ablation": ("questions", "change_seeds", *TRAINING),
     "lr-sweep": ("models", *TRAINING),
     "scaling": TRAINING,
@@ -46,6 +48,10 @@ class Experiment:
     """What is run, and where the runs and results go; see experiments.toml for the entries.
 
     Attributes:
+        minutes: Training times on one CPU thread, ascending. Only a comparison takes several: a
+            longer training extends the one before.
+        extrapolate: Minutes up to which the fitted errors of several times are drawn.
+        schedule: Schedule of all trainings, if it is not the recipe's.
         change_seeds: Number of seeds of the changed recipes of an ablation, the first ones; the
             recipe itself gets all. All unless given.
         rivals: Number of models besides CATO that get all the seeds, the best on validation with
@@ -70,7 +76,9 @@ class Experiment:
     scale: str = "small"
     seeds: tuple[int, ...] = (0,)
     share: float = 1.0
-    minutes: float | None = None
+    minutes: tuple[float, ...] = ()
+    extrapolate: float | None = None
+    schedule: str | None = None
     rivals: int | None = None
     change_seeds: int | None = None
     growth_scale: str = "small"
@@ -87,10 +95,18 @@ class Experiment:
             raise InputError(f"give at least one seed, each once; got {given}")
         if not 0 < self.share <= 1:
             raise InputError(f"the share must be above 0 and at most 1; got {self.share:g}")
-        if self.minutes is not None and self.minutes <= 0:
-            raise InputError(f"the minutes must be above 0; got {self.minutes:g}")
-        if self.minutes is not None and self.share != 1:
+        if self.minutes != tuple(sorted({m for m in self.minutes if m > 0})):
+            given = ", ".join(f"{m:g}" for m in self.minutes)
+            raise InputError(f"the minutes must be above 0 and ascending; got {given}")
+        if len(self.minutes) > 1 and self.kind != "compare":
+            raise InputError(f"{self.name} takes one number of minutes; got {len(self.minutes)}")
+        if self.minutes and self.share != 1:
             raise InputError("give minutes or a share of the steps, not both")
+        if self.extrapolate is not None and len(self.minutes) < MIN_BUDGETS:
+            raise InputError(f"to extrapolate, give at least {MIN_BUDGETS} numbers of minutes")
+        if self.extrapolate is not None and self.extrapolate <= self.minutes[-1]:
+            longest = f"{self.minutes[-1]:g}"
+            raise InputError(f"extrapolate to above {longest} minutes; got {self.extrapolate:g}")
         for name in self.benchmarks:
             get_benchmark(name)  # raises for unknown names
         for name in self.models:
@@ -119,9 +135,19 @@ class Experiment:
     @property
     def budget(self) -> str:
         """Training budget in names of run folders."""
-        if self.minutes is not None:
-            return f"{self.minutes:g}min"
+        if self.minutes:
+            return f"{self.minutes[-1]:g}min"
         return "recipe" if self.share == 1 else f"share{self.share:g}"
+
+    @property
+    def by_budget(self) -> list["Experiment"]:
+        """The experiment with each of its times alone, so that one run can extend another."""
+        if len(self.minutes) < 2:
+            return [self]
+        return [
+            replace(self, minutes=(minutes,), schedule="wsd", extrapolate=None)
+            for minutes in self.minutes
+        ]
 
     def job(self, benchmark: str, what: str, seed: int) -> str:
         """Name of a run folder; `what` is the model if all else is the recipe's."""
@@ -129,8 +155,10 @@ class Experiment:
 
     def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
         """The recipe with some settings changed, the later last, and its share of the steps."""
-        data = {"data": {"root": str(self.data)}}
-        config = build_settings(benchmark, self.scale, model, data, *changes, where="study")
+        common: dict[str, Any] = {"data": {"root": str(self.data)}}
+        if self.schedule is not None:
+            common["train"] = {"schedule": self.schedule}
+        config = build_settings(benchmark, self.scale, model, common, *changes, where="study")
         if self.share == 1 or config.train.steps is not None:
             return config
         return replace(config, train=replace(config.train, steps=self.num_steps(config)))
@@ -158,17 +186,25 @@ class Experiment:
         settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
         return self.job(benchmark, "_".join(settings).replace(" ", "") or model, seed), config
 
-    def train(self, jobs: Mapping[str, RunConfig]) -> dict[str, Run]:
-        """The finished run of every job; trains and evaluates those that are missing."""
+    def train(
+        self, jobs: Mapping[str, RunConfig], shorter: Mapping[str, str] = MappingProxyType({})
+    ) -> dict[str, Run]:
+        """The finished run of every job; trains and evaluates those that are missing.
+
+        Args:
+            jobs: Settings by name.
+            shorter: By job, the finished job that it extends.
+        """
         self._generate_data(jobs.values())
-        if self.minutes is not None:
+        if self.minutes:
             if torch.cuda.is_available():
                 raise InputError(
                     "equal time is measured on one CPU thread; hide the GPUs with "
                     "CUDA_VISIBLE_DEVICES= or leave --minutes out"
                 )
-            jobs = in_equal_time(jobs, self.minutes, self.runs, self.workers)
-        return run_jobs(jobs, self.runs, self.workers, self.name)
+            (minutes,) = self.minutes
+            jobs = in_equal_time(jobs, minutes, self.runs, self.workers)
+        return run_jobs(jobs, self.runs, self.workers, self.name, shorter)
 
     def _generate_data(self, jobs: Iterable[RunConfig]) -> None:
         """Generate missing data; whole scales first, because smaller sets are parts of them."""
@@ -177,11 +213,20 @@ class Experiment:
             generate_file(covering(spec, self.data), self.data, self.workers)
 
     def record(self, finished: Mapping[str, Run]) -> dict[str, Any]:
-        """Settings and training minutes for the results file."""
-        names = ("scale", "share", "minutes")
-        settings = {name: getattr(self, name) for name in names} | {"seeds": list(self.seeds)}
-        minutes = {name: run.log()[-1]["seconds"] / 60 for name, run in finished.items()}
-        return {"settings": settings | {"threads": 1}, "minutes": minutes}
+        """Settings and training minutes for the results file, of extended runs what they added."""
+        settings = {
+            "scale": self.scale,
+            "share": self.share,
+            "minutes": self.minutes[-1] if self.minutes else None,
+            "seeds": list(self.seeds),
+            "threads": 1,
+        }
+        minutes = {
+            name: (run.log()[-1]["seconds"] - run.record.get("branch", {"seconds": 0})["seconds"])
+            / 60
+            for name, run in finished.items()
+        }
+        return {"settings": settings, "minutes": minutes}
 
 
 @cache
@@ -215,6 +260,8 @@ def load(name: str, **overrides: Any) -> Experiment:
     for key, value in merged.items():
         if isinstance(value, list):
             value = tuple(value)
+        elif key == "minutes" and not isinstance(value, tuple):
+            value = (value,)
         entries[key] = Path(value) if types[key] is Path else value
     return Experiment(name=name, **entries)
 

@@ -14,6 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from queue import SimpleQueue
+from types import MappingProxyType
 from typing import Any
 
 from loky import cpu_count
@@ -22,7 +23,7 @@ from cato.errors import Diverged, InputError, Interrupted
 from cato.files import read_json, write_json
 from cato.processes import Worker
 from cato.progress import progress_bar
-from cato.runs.folder import Run, open_run
+from cato.runs.folder import Run, copy_run, open_run
 from cato.runs.settings import RunConfig, run_config
 
 POLL_SECONDS = 0.5
@@ -31,7 +32,11 @@ RESULT = "job.json"
 
 
 def run_jobs(
-    jobs: Mapping[str, RunConfig], folder: Path, workers: int | None, label: str
+    jobs: Mapping[str, RunConfig],
+    folder: Path,
+    workers: int | None,
+    label: str,
+    shorter: Mapping[str, str] = MappingProxyType({}),
 ) -> dict[str, Run]:
     """Train and evaluate every job in `folder`/name; returns the runs.
 
@@ -40,6 +45,7 @@ def run_jobs(
         folder: Folder of the run folders.
         workers: Jobs at a time; one per core by default.
         label: Of the progress bar.
+        shorter: By job, the finished job that it extends; all others are trained from scratch.
     """
     for name, config in jobs.items():
         _require_same_settings(folder / name, config)
@@ -50,7 +56,10 @@ def run_jobs(
         idle.put(process)
     pool = ThreadPoolExecutor(len(processes))
     try:
-        futures = {name: pool.submit(_run_job, idle, folder / name, jobs[name]) for name in waiting}
+        futures = {
+            name: pool.submit(_run_job, idle, folder / name, jobs[name], shorter.get(name))
+            for name in waiting
+        }
         with progress_bar(label, len(jobs)) as bar:
             while not all(future.done() for future in futures.values()):
                 bar(_completed(jobs, folder, futures), _underway(futures))
@@ -95,12 +104,14 @@ def _require_same_settings(folder: Path, config: RunConfig) -> None:
         )
 
 
-def _run_job(idle: "SimpleQueue[Worker]", folder: Path, config: RunConfig) -> bool:
+def _run_job(
+    idle: "SimpleQueue[Worker]", folder: Path, config: RunConfig, shorter: str | None
+) -> bool:
     """Run a job in an idle process; whether it finished. Its log says why it did not."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     process = idle.get()
     with suppress(InputError, RuntimeError):
-        process.run(train_job, folder, config.to_dict())
+        process.run(train_job, folder, config.to_dict(), shorter)
     idle.put(process)
     return is_done(folder)
 
@@ -131,16 +142,18 @@ def _underway(futures: Mapping[str, Future[bool]]) -> str:
     return ", ".join(running) + (f"; {failed} failed" if failed else "")
 
 
-def train_job(folder: Path, settings: dict[str, Any]) -> None:
-    """One job, in a worker process: train or resume, then read the test split once.
+def train_job(folder: Path, settings: dict[str, Any], shorter: str | None) -> None:
+    """One job, in a worker process: train, extend or resume, then read the test split once.
 
-    A training that diverges would do so again, so its best checkpoint before that is its result.
+    A training that diverges would do so again, so its best checkpoint before that is its result,
+    and that of the longer jobs that would have extended it.
     """
     with log_of(folder).open("w") as log:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
     try:
-        _train_and_evaluate(folder, run_config(settings, "job"))
+        start = None if shorter is None else open_run(folder.with_name(shorter))
+        _train_and_evaluate(folder, run_config(settings, "job"), start)
     except Interrupted as stopped:
         print(stopped, file=sys.stderr, flush=True)
     except Exception:
@@ -148,19 +161,31 @@ def train_job(folder: Path, settings: dict[str, Any]) -> None:
         raise
 
 
-def _train_and_evaluate(folder: Path, config: RunConfig) -> None:
+def _train_and_evaluate(folder: Path, config: RunConfig, shorter: Run | None) -> None:
     import torch
 
     from cato.inference.evaluate import evaluate, train_mean
     from cato.runs.load import load_splits, load_surrogate
-    from cato.training.train import resume, train
 
     torch.set_num_threads(1)
     diverged = None
     try:
-        run = resume(folder) if (folder / "run.json").exists() else train(config, folder)
+        run = _train(folder, config, shorter)
     except Diverged as error:
         run, diverged = open_run(folder), str(error)
     splits = load_splits(config)
     figures = evaluate(load_surrogate(run), splits.test, train_mean(splits)).to_dict()
     write_json(folder / RESULT, figures | {"diverged": diverged})
+
+
+def _train(folder: Path, config: RunConfig, shorter: Run | None) -> Run:
+    from cato.training.train import resume, train
+
+    if (folder / "run.json").exists():
+        return resume(folder)
+    if shorter is None:
+        return train(config, folder)
+    if figures_of(shorter)["diverged"]:
+        copy_run(shorter, folder).change_settings(config, shorter.log()[-1])
+        return resume(folder)  # raises as the shorter one did
+    return resume(shorter.folder, {"steps": config.train.steps}, folder)

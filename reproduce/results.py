@@ -3,6 +3,10 @@
 A row is an item of any list of objects in the file, at any depth, but not inside another row. Its
 `provenance` has the keys of `PROVENANCE`: commit, cato version, resolved settings, key of the data,
 hardware and date.
+
+`relative_l2` of a row is the error of all outputs jointly, the published metric. Tables show the
+headline of the benchmark first, see `by_headline`. Rows that were measured before the errors of
+single fields were have no `fields`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,9 +20,10 @@ import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.files import read_json, write_json
-from cato.inference.evaluate import solve_all
+from cato.inference.evaluate import ALL_OUTPUTS, errors_by_field, solve_all
 from cato.models.registry import num_parameters
 from cato.physics.gradient import gradient, inverse_metric
 from cato.physics.metrics import relative_l2
@@ -99,13 +104,15 @@ def outcome(runs: Sequence[Run]) -> Row:
     """Errors, cost and provenance of the same training with several seeds."""
     logs = [run.log() for run in runs]
     found = [figures_of(run) for run in runs]
-    tests = [_or_infinite(figures["relative_l2"]) for figures in found]
     validations = [min(_or_infinite(line["validation"]) for line in log) for log in logs]
+    measured = all("fields" in figures for figures in found)  # not in jobs of version 0.1
     return {
-        "relative_l2": mean(tests),
-        "spread": spread(tests),
-        "errors": tests,
-        "mean_predictor": found[0]["mean_predictor"],
+        **_over_seeds(found),
+        "headline": found[0]["headline"] if measured else None,
+        "fields": {
+            name: _over_seeds([figures["fields"][name] for figures in found])
+            for name in (found[0]["fields"] if measured else ())
+        },
         "validation": mean(validations),
         "validation_spread": spread(validations),
         "epochs": mean(log[-1]["epoch"] for log in logs),
@@ -115,9 +122,48 @@ def outcome(runs: Sequence[Run]) -> Row:
     }
 
 
-def _or_infinite(error: float) -> float:
+def _over_seeds(figures: Sequence[Mapping[str, Any]]) -> Row:
+    """Test error of the same training with several seeds."""
+    errors = [_or_infinite(found["relative_l2"]) for found in figures]
+    return {
+        "relative_l2": mean(errors),
+        "spread": spread(errors),
+        "errors": errors,
+        "mean_predictor": figures[0]["mean_predictor"],
+    }
+
+
+def _or_infinite(error: float | None) -> float:
     """An error that is not finite, of a training that diverged, is worse than any other."""
-    return error if isfinite(error) else inf
+    return error if error is not None and isfinite(error) else inf
+
+
+def by_headline(rows: Sequence[Row]) -> list[Row]:
+    """The rows with the errors of their benchmark's headline; `field` names it.
+
+    If it was not measured in every row of a benchmark, all of them keep the error of all outputs,
+    and `field` says so. It is empty for benchmarks without a headline. `fields` has the errors of
+    all fields in the order to show them, all outputs jointly among them.
+    """
+    headlines = {name: next(iter(BENCHMARKS[name].headline), "") for name in by_benchmark(rows)}
+    measured = {
+        name: all(headlines[name] in row.get("fields", ()) for row in group)
+        for name, group in by_benchmark(rows).items()
+    }
+    shown = []
+    for row in rows:
+        name, headline = row["benchmark"], headlines[row["benchmark"]]
+        field = headline if measured[name] else ALL_OUTPUTS
+        fields = errors_by_field(row)
+        errors = fields[field] if headline else {}
+        shown.append({**row, **errors, "field": headline and field, "fields": fields})
+    return shown
+
+
+def title_with_field(row: Row) -> str:
+    """Title of a row's benchmark, with the field whose error `by_headline` chose."""
+    title = BENCHMARKS[row["benchmark"]].title
+    return f"{title}, {row['field']}" if row["field"] else title
 
 
 def gradient_errors(runs: Sequence[Run]) -> dict[str, float | None]:
@@ -164,8 +210,10 @@ def by_benchmark(rows: Sequence[Row]) -> dict[str, list[Row]]:
     return groups
 
 
-def percent(value: float, deviation: float | None = None) -> str:
+def percent(value: float | None, deviation: float | None = None) -> str:
     """An error for a table, with its spread if it has one."""
+    if value is None:
+        return "not finite"
     return f"{value:.2%}" + ("" if deviation is None else f" ± {deviation:.2%}")
 
 

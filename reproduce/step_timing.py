@@ -21,6 +21,7 @@ from loky import cpu_count
 
 from cato.errors import InputError
 from cato.files import read_json, write_json
+from cato.models.registry import model_class
 from cato.processes import Worker
 from cato.progress import progress_bar
 from cato.runs.folder import create_run
@@ -85,7 +86,9 @@ def speed_key(config: RunConfig) -> str:
     """A name for all settings that a step's time may depend on: the seed, for one, does not."""
     values = config.to_dict()
     del values["data"]["root"]
-    for name in ("seed", "learning_rate", "muon_learning_rate", "epochs", "steps", "minutes"):
+    length = ("epochs", "steps", "minutes", "min_steps")
+    start = ("seed", "start_from", "start_fingerprint")
+    for name in (*length, *start, "learning_rate", "muon_learning_rate", "schedule"):
         del values["train"][name]
     return f"{config.benchmark}-{config.scale}-{config.model_name}-{digest(values)}"
 
@@ -136,9 +139,11 @@ def _training(config: RunConfig) -> "Iterator[Training]":
 
     splits = load_splits(config)
     with tempfile.TemporaryDirectory() as folder:
-        run = create_run(Path(folder) / "run", config, splits.problem)
+        problem = config.data.condition(splits.train, model_class(config.model_name))
+        run = create_run(Path(folder) / "run", config, problem)
         fabric = make_fabric(replace(config.train, accelerator="cpu"))
-        yield Training(run, splits, fabric, new_model(config, splits.problem))
+        conditioned = splits.conditioned(problem.conditioning)
+        yield Training(run, conditioned, fabric, new_model(config, problem))
 
 
 def seconds_per_matmul() -> float:

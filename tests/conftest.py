@@ -1,9 +1,12 @@
-"""Shape annotations of the tensor code are checked at run time in every test."""
+"""Every test computes on one thread, and the shape annotations of tensor code are checked."""
 
 import os
 
+# Workers of pytest have a core each: a second thread would only wait, and busily. NumPy reads this
+# when it is loaded, so that no plugin of pytest may load it before (see pyproject.toml).
+os.environ["OMP_NUM_THREADS"] = "1"
+
 import pytest
-import torch
 from hypothesis import settings
 from jaxtyping import install_import_hook
 
@@ -19,7 +22,6 @@ install_import_hook(
     ],
     "beartype.beartype",
 )
-torch.set_num_threads(1)
 
 # The same examples in every run, so that a failure is a change; HYPOTHESIS=random looks further.
 settings.register_profile("fixed", derandomize=True, deadline=None)

@@ -16,10 +16,12 @@ from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.cli.catalogue import benchmarks_of, counted_on, size_on
 from cato.config import to_dict
 from cato.files import read_json
+from cato.inference.evaluate import ALL_OUTPUTS
 from cato.models.registry import MODELS, model_class
 from cato.physics.losses import LossConfig
 from cato.runs.settings import TrainConfig, build_settings, options_of
 from reproduce.paper import PAPER
+from reproduce.results import by_headline, title_with_field
 from tools.pages import Pages, render, table, write_pages
 from tools.results import ROOT, Row
 from tools.speed_page import EFFICIENCY, model_label
@@ -50,7 +52,7 @@ def card(name: str) -> str:
             ("benchmark", "model", "training", "loss", "parameters", "published"),
             [recipe_row(name, benchmark) for benchmark in benchmarks_of(name)],
         ),
-        errors=error_table([row for row in comparison["rows"] if row["model"] == name]),
+        errors=error_table([r for r in by_headline(comparison["rows"]) if r["model"] == name]),
         minutes=f"{comparison['settings']['minutes']:g}",
         steps=step_table(name),
     )
@@ -87,10 +89,16 @@ def changes(config: Any, default: Any) -> str:
 
 
 def error_table(rows: Sequence[Row]) -> str:
-    """Test errors of the study in equal time, or nothing."""
+    """Test errors of the study in equal time, or nothing; that of all outputs second."""
+    rows = [
+        shown
+        for row in rows
+        for shown in (row, row | row["fields"].get(ALL_OUTPUTS, {}) | {"field": ALL_OUTPUTS})
+        if shown is row or row["field"] not in ("", ALL_OUTPUTS)
+    ]
     cells = [
         (
-            get_benchmark(row["benchmark"]).title,
+            title_with_field(row),
             f"{row['relative_l2']:.2%}",
             str(len(row["errors"])),
             f"{row['mean_predictor']:.1%}",

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.benchmarks import BENCHMARKS
 from cato.files import read_json
+from cato.inference.evaluate import ALL_OUTPUTS
 from cato.models.registry import model_class
+from reproduce.results import by_headline, title_with_field
 from reproduce.studies.compare import family, mean_ranks
 from tools.pages import Pages, table, with_block
 from tools.results import ROOT
@@ -30,13 +32,13 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
         epochs: Results of the comparison with equal epochs.
         time: Results of the comparison in equal time.
     """
-    rows = epochs["rows"]
+    rows = by_headline(epochs["rows"])
     errors = {(family(row), row["benchmark"]): row["relative_l2"] for row in rows}
     lowest = {
         name: min(error for (_, benchmark), error in errors.items() if benchmark == name)
         for name in BENCHMARKS
     }
-    ranks, ranks_in_time = mean_ranks(rows), mean_ranks(time["rows"])
+    ranks, ranks_in_time = mean_ranks(rows), mean_ranks(by_headline(time["rows"]))
     cells = []
     for model in sorted(ranks, key=lambda model: ranks[model]):
         row = [model_class(model).title]
@@ -47,8 +49,8 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
         cells.append([*row, f"{ranks[model]:.1f}", f"{ranks_in_time[model]:.1f}"])
     means = {row["benchmark"]: row["mean_predictor"] for row in rows}
     cells.append(["*training mean*", *(f"{means[name]:.2%}" for name in BENCHMARKS), "", ""])
-    titles = [get_benchmark(name).title for name in BENCHMARKS]
-    header = ["model", *titles, "mean rank", "mean rank, equal time"]
+    titles = {row["benchmark"]: title_with_field(row) for row in rows}
+    header = ["model", *(titles[name] for name in BENCHMARKS), "mean rank", "mean rank, equal time"]
     num_seeds, num_models = len(epochs["settings"]["seeds"]), len(ranks_in_time)
     return (
         f"\n{table(header, cells)}\n\n"
@@ -56,6 +58,23 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
         f"{epochs['settings']['share']:.0%} of the recipe's steps, mean of up to {num_seeds} "
         f"seeds; CATO-PC on point clouds. *Equal time*: rank among all {num_models} models after "
         f"{time['settings']['minutes']:g} minutes of training on one thread. *Training mean*: "
-        f"error of always predicting it; a model near it has learnt nothing. The lead in mean "
+        f"error of always predicting it; a model near it has learnt nothing. "
+        f"{about_fields({row['field'] for row in rows})}The lead in mean "
         f"rank is [within the spread](docs/results.md).\n\n"
     )
+
+
+def about_fields(fields: set[str]) -> str:
+    """What the fields in the header are: one that matters most, or all if it was not measured."""
+    words = ""
+    if fields - {"", ALL_OUTPUTS}:
+        words += (
+            "Errors of all outputs jointly, the published metric, are on the "
+            "[page of the study](docs/studies/epochs/compare.md). "
+        )
+    if ALL_OUTPUTS in fields:
+        words += (
+            "*All outputs*: the published metric, the error of all outputs jointly; that of the "
+            "field that matters most was not measured in these trainings. "
+        )
+    return words

@@ -40,6 +40,12 @@ def headline_of(problem: Problem) -> dict[str, tuple[str, ...]]:
     return {name: of for name, of in headline.items() if set(of) <= set(problem.outputs)}
 
 
+def fields_of(problem: Problem) -> dict[str, list[int]]:
+    """Channels of the fields whose errors are measured: the headline's, and every output."""
+    fields = headline_of(problem) | {name: (name,) for name in problem.outputs}
+    return {name: [problem.outputs.index(one) for one in of] for name, of in fields.items()}
+
+
 def editor_for(problem: Problem, scale: str | None = None) -> Editor | None:
     """The editor for a benchmark's problem, at `scale` if possible; None for other problems."""
     benchmark = BENCHMARKS.get(problem.name)

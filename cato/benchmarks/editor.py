@@ -133,6 +133,7 @@ class Editor(ABC):
             "controls": [asdict(control) for control in self.controls()],
             "shape": list(problem.shape),
             "outputs": list(problem.outputs),
+            "headline": {name: list(of) for name, of in self.benchmark.headline.items()},
             "geometry": problem.geometry,
             "deformed": is_deformed(problem),
             "periodic": any(problem.periodic),

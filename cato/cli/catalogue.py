@@ -6,6 +6,7 @@ from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.config import to_dict
 from cato.errors import InputError
 from cato.files import read_json
+from cato.inference.evaluate import ALL_ERRORS, errors_by_field
 from cato.models.registry import MODELS, model_class, num_parameters
 from cato.runs.folder import PRETRAINED, open_run, pretrained_names
 from cato.runs.load import data_spec
@@ -65,9 +66,20 @@ def size_on(name: str, benchmark: str) -> int:
 
 def pretrained_table() -> list[dict[str, Any]]:
     """One row for each model that comes with the library."""
-    shown = ("name", "mesh", "relative_l2", "mean_predictor", "parameters", "trained")
-    cards = map(pretrained_card, pretrained_names())
-    return [{name: card[name] for name in shown} for card in cards]
+    rows = []
+    for card in map(pretrained_card, pretrained_names()):
+        fields = list(errors_by_field(card).items())[:2]  # the headline and all outputs
+        rows.append(
+            {
+                "name": card["name"],
+                "mesh": card["mesh"],
+                "test_error": {name: errors["relative_l2"] for name, errors in fields},
+                "training_mean": {name: errors["mean_predictor"] for name, errors in fields},
+                "parameters": card["parameters"],
+                "trained": card["trained"],
+            }
+        )
+    return rows
 
 
 def pretrained_card(name: str) -> dict[str, Any]:
@@ -87,11 +99,9 @@ def pretrained_card(name: str) -> dict[str, Any]:
         "inputs": list(problem.inputs),
         "outputs": list(problem.outputs),
         "frames": problem.num_steps,
-        "relative_l2": figures["relative_l2"],
-        "worst": figures["worst"],
-        "mean_predictor": figures["mean_predictor"],
-        "headline": figures.get("headline"),  # not in evaluations of version 0.1
-        "fields": figures.get("fields"),
+        **{key: figures[key] for key in ALL_ERRORS},
+        "test_error_by_seed": run.record.get("test_error_by_seed"),
+        "seed": config.train.seed,
         "test_samples": figures["num_samples"],
         "covered_samples": figures["band"]["covered_samples"],
         "parameters": num_parameters(config.model_name, config.model, problem),
@@ -99,5 +109,6 @@ def pretrained_card(name: str) -> dict[str, Any]:
         "data_seed": config.data.seed,
         "training_samples": data_spec(config).counts["train"],
         "trained": run.record["created"][:10],
+        "minutes": run.log()[-1]["seconds"] / 60,
         "command": run.record["command"],
     }

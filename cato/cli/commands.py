@@ -10,10 +10,13 @@ from typing import Annotated, Any
 import tyro
 from tyro.conf import Positional
 
-from cato.cli.output import Command, RunCommand, show, show_rows
+from cato.cli.output import Command, RunCommand, show, show_errors, show_rows
 from cato.cli.user_data import Inspect
 from cato.errors import InputError
 from cato.progress import note
+
+DEMO_STEPS = 900
+"""Minimum steps of the demo, however slow the machine; fewer if it is asked for fewer minutes."""
 
 
 @dataclass
@@ -33,7 +36,8 @@ class Demo(Command):
         if (self.out / "run.json").exists():
             run = resume(self.out)
         else:
-            changes: dict[str, Any] = {"minutes": self.minutes}
+            min_steps = max(1, round(DEMO_STEPS * min(1.0, self.minutes / Demo.minutes)))
+            changes: dict[str, Any] = {"minutes": self.minutes, "min_steps": min_steps}
             if not hasattr(torch.optim, "Muon"):
                 note("this PyTorch has no Muon (added in 2.9): the demo uses AdamW")
                 changes["optimizer"] = "adamw"
@@ -55,7 +59,7 @@ class Pretrained(Command):
 
         if self.name:
             then = "" if self.json else f"cato.load({self.name!r}) in Python, or cato serve"
-            show(self.name, pretrained_card(self.name), self.json, then)
+            show_errors(self.name, pretrained_card(self.name), self.json, then)
         else:
             show_rows("pretrained", pretrained_table(), self.json)
 
@@ -125,7 +129,12 @@ class Benchmarks(Command):
                 f"{scale.train} + {scale.validation} + {scale.test} samples"
                 for name, scale in benchmark.scales.items()
             }
-            card = {"title": benchmark.title, "description": benchmark.description, **scales}
+            card = {
+                "title": benchmark.title,
+                "description": benchmark.description,
+                "headline_error": next(iter(benchmark.headline), "all outputs"),
+                **scales,
+            }
             show(self.name, card, self.json)
         else:
             rows = [
@@ -168,6 +177,8 @@ class Train(Command):
     scale: str | None = None
     """paper (for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
     model: str | None = None  # The model, see `cato models`; CATO by default.
+    start: Annotated[str | None, tyro.conf.arg(name="from", metavar="MODEL|RUN")] = None
+    """Start from the weights of a pretrained model, see `cato pretrained`, or of a run."""
     original: Path | None = None
     """Folder with the published files of the benchmark, to train on them instead of generated data.
     The scale then selects the recipe only."""
@@ -182,7 +193,7 @@ class Train(Command):
         from cato.training.train import resume, train
 
         if self.resume is not None:
-            options = (self.benchmark, self.model, self.scale, self.original)
+            options = (self.benchmark, self.model, self.scale, self.start, self.original)
             longer = changes.get("train", {})
             others = set(changes) - {"train"} | set(longer) - {"minutes", "steps", "epochs"}
             if others or any((*options, self.coords, self.inputs, self.targets)):
@@ -214,7 +225,8 @@ class Train(Command):
             raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
         names = ("coords", "inputs", "targets", "original")
         data = {name: str(value) for name in names if (value := getattr(self, name)) is not None}
-        scale, groups = self.scale or "small", ({"data": data}, changes)
+        train = {} if self.start is None else {"start_from": self.start}
+        scale, groups = self.scale or "small", ({"data": data, "train": train}, changes)
         return build_settings(self.benchmark, scale, self.model, *groups, where="cato train")
 
 
@@ -232,7 +244,7 @@ class Evaluate(RunCommand):
 
         evaluated = evaluate_run(open_run(self.folder), self.split, self.resolution)
         figures = {**evaluated.figures, "path": str(evaluated.path)}
-        show("evaluated", figures, self.json, f"cato report {self.folder}")
+        show_errors("evaluated", figures, self.json, f"cato report {self.folder}")
 
 
 @dataclass
@@ -255,7 +267,7 @@ class Predict(RunCommand):
         from cato.runs.folder import open_run
 
         figures = predict_file(open_run(self.folder), self.input, self.output)
-        show("predicted", figures, self.json)
+        show_errors("predicted", figures, self.json)
 
 
 @dataclass
@@ -263,11 +275,13 @@ class Report(RunCommand):
     """Write a self-contained HTML report with curves and pictures."""
 
     def run(self) -> None:
+        from cato.inference.evaluate import ALL_ERRORS
         from cato.runs.folder import open_run
         from cato.viz.report import write_report
 
         path, figures = write_report(open_run(self.folder))
-        show("report", {"path": str(path), "relative_l2": figures["relative_l2"]}, self.json)
+        errors = {key: figures[key] for key in ALL_ERRORS}
+        show_errors("report", {"path": str(path), **errors}, self.json)
 
 
 @dataclass

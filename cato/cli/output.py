@@ -37,13 +37,31 @@ def show(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> 
         return
     table = Table(title=title, show_header=False, title_justify="left")
     for name, value in figures.items():
-        if value is not None:
+        words = name.replace("_", " ")
+        if isinstance(value, dict) and all(isinstance(part, dict) for part in value.values()):
+            for key, part in value.items():
+                table.add_row(f"{words}: {key}", readable(part))
+        elif value is not None:
             text = str(value) if name == "seed" else readable(value)  # no thousands separators
-            table.add_row(name.replace("_", " "), text)
+            table.add_row(words, text)
     out = Console()
     out.print(table)
     if then:
         out.print(f"next: {then}")
+
+
+def show_errors(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> None:
+    """Print results with the figures of an evaluation; a table has a line for each field."""
+    from cato.inference.evaluate import ALL_ERRORS, ERRORS, errors_by_field
+
+    if not as_json and "fields" in figures:
+        errors = {
+            field: {name: value for name in ERRORS if (value := found.get(name)) is not None}
+            for field, found in errors_by_field(figures).items()
+        }
+        others = {name: value for name, value in figures.items() if name not in ALL_ERRORS}
+        figures = {"error": errors} | others
+    show(title, figures, as_json, then)
 
 
 def show_rows(title: str, rows: list[dict[str, Any]], as_json: bool) -> None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from tyro.conf import Positional
 
-from cato.cli.output import show, show_rows
+from cato.cli.output import show, show_errors, show_rows
 
 if TYPE_CHECKING:
     from cato.user_data.inspect import Finding, Inspection
@@ -123,10 +123,10 @@ def show_exported(file: Path, as_json: bool) -> None:
         "training mesh": " × ".join(map(str, about["problem"]["shape"])),
         "why the mesh is fixed": about["why_fixed"],
         "values": about["precision"],
-        **{f"run: {name}": value for name, value in run.items()},
+        **{f"run: {name}": value for name, value in run.items() if name != "test_error"},
         "written": f"{about['written']} by cato {about['cato']}",
     }
-    show("exported model", rows, False)
+    show_errors("exported model", rows | run.get("test_error", {}), False)
 
 
 def _array(array: dict[str, Any]) -> str:

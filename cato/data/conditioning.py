@@ -61,7 +61,9 @@ def _reference(train: Dataset, obstacle: str) -> tuple[Reference, str]:
 def _positions(train: Dataset, obstacle: str) -> tuple[tuple[int | None, ...], str]:
     """Outputs that follow a coordinate from mesh to mesh, or over the nodes of clouds."""
     problem = train.problem
-    if train.coords.ndim == 2 or problem.time == "rollout":
+    if problem.time == "rollout":
+        return (), "no output is a position: a rollout predicts its inputs at later times"
+    if train.coords.ndim == 2:
         return (), "no output is a position: all samples share their mesh"
     reference: Reference = "channel" if obstacle else "node"
     plain = _deviation(train, Conditioning(reference))

@@ -82,8 +82,13 @@ class Normaliser(nn.Module):
         for name, (mean, std) in found.items():
             if not (mean.isfinite() & std.isfinite()).all():
                 raise InputError(f"the training {name} contain NaN or infinite values; remove them")
+            unit = _unit(mean, std)
+            if name == "coords" and problem.conditioning.frame:
+                origin, size = torch.tensor(problem.conditioning.frame, dtype=unit.dtype).T
+                unit = unit / size
+                mean = mean - origin * unit
             normaliser.get_buffer(f"{name}_mean").copy_(mean)
-            normaliser.get_buffer(f"{name}_std").copy_(_unit(mean, std))
+            normaliser.get_buffer(f"{name}_std").copy_(unit)
         return normaliser
 
     def encode_coords(self, coords: Float[Tensor, "*batch N D"]) -> Float[Tensor, "*batch N D"]:
@@ -96,15 +101,14 @@ class Normaliser(nn.Module):
         shape: Shape,
     ) -> Float[Tensor, "*batch N F"]:
         """Physical inputs to those of the network, with what conditioning adds."""
-        features = self._encode("inputs", inputs)
-        if not self.problem.conditioning.mesh_inputs:
-            return features
-        mean, std = (self._on(shape, self.get_buffer(f"mesh_{m}")) for m in ("mean", "std"))
-        added = (coords - mean) / std
-        if self.problem.geometry != "cloud":
-            index = index_coords(shape, self.problem.periodic).to(added)
-            added = torch.cat((added, index.expand(*added.shape[:-1], -1)), dim=-1)
-        return torch.cat((features, added), dim=-1)
+        features = [self._encode("inputs", inputs)]
+        if self.problem.conditioning.mesh_inputs:
+            mean, std = (self._on(shape, self.get_buffer(f"mesh_{m}")) for m in ("mean", "std"))
+            features.append((coords - mean) / std)
+        if self.problem.has_index_inputs:
+            index = index_coords(shape, self.problem.periodic).to(features[0])
+            features.append(index.expand(*inputs.shape[:-1], -1))
+        return torch.cat(features, dim=-1)
 
     def decode_outputs(
         self,

@@ -31,6 +31,7 @@ from cato.export.graph import (
     trace,
 )
 from cato.files import atomic_write
+from cato.inference.evaluate import ALL_ERRORS, read_evaluation
 from cato.physics.metrics import relative_l2
 from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import Run
@@ -61,8 +62,11 @@ def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) 
         "seed": config.train.seed,
         "validation_relative_l2": min((line["validation"] for line in run.log()), default=None),
     }
+    surrogate = load_surrogate(run)
+    if (figures := read_evaluation(run, surrogate.step)) is not None:
+        origin["test_error"] = {key: figures.get(key) for key in ALL_ERRORS}
     details = {"model": config.model_name, "run": origin}
-    return export_surrogate(load_surrogate(run), target, format_name, details, _real_arrays(config))
+    return export_surrogate(surrogate, target, format_name, details, _real_arrays(config))
 
 
 def export_surrogate(

@@ -1,7 +1,13 @@
-"""Error and speed of a surrogate on held-out samples."""
+"""Error and speed of a surrogate on held-out samples.
+
+The error of every field is measured, next to that of always predicting the training mean. A
+benchmark may name a headline, the field that matters most; `errors_by_field` puts it first.
+"""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isfinite, nan
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -9,12 +15,12 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from cato.benchmarks import headline_of
+from cato.benchmarks import fields_of, headline_of
 from cato.data.dataset import Dataset, Splits, load_spec
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
-from cato.files import write_json
+from cato.files import read_json, write_json
 from cato.inference.conformal import (
     Band,
     calibrate_quantile,
@@ -25,8 +31,8 @@ from cato.inference.conformal import (
     scores,
 )
 from cato.physics.metrics import (
-    mean_error_of_fields,
     relative_l2,
+    relative_l2_per_field,
     relative_l2_per_frame,
     summarise,
 )
@@ -39,6 +45,11 @@ SAMPLES_AT_ONCE = 16
 NODES_AT_ONCE = 2**19  # Bounds the memory of large meshes.
 SCALE_SAMPLES = 64  # Training samples whose errors give the local scale of the band.
 SOLVER_SAMPLES = 5  # Samples on which the solver is timed.
+ALL_OUTPUTS = "all outputs"  # Name of the error over all outputs jointly.
+ERRORS = ("relative_l2", "median", "p90", "worst", "mean_predictor")
+"""Figures of a field, and of all outputs jointly."""
+ALL_ERRORS = ("headline", "fields", *ERRORS)
+"""Figures of an evaluation that describe a model to others, see `errors_by_field`."""
 
 
 def samples_at_once(num_nodes: int) -> int:
@@ -81,27 +92,63 @@ class Evaluation:
     frame_errors: Tensor | None  # Mean error of each frame, for problems in time.
     mean_predictor: float | None
     """Error of always predicting the mean of the training targets, as a baseline."""
-    fields: dict[str, dict[str, float | None]]
-    """Error and error of the training mean of each field: outputs, and the headline's."""
+    field_errors: dict[str, Tensor]  # Errors of each sample by field, see `fields_of`.
+    field_means: dict[str, float]  # Error of the training mean by field; empty if unknown.
     headline: str | None  # The field that matters most; None stands for all outputs jointly.
     seconds_per_sample: float
 
+    @property
+    def headline_errors(self) -> Tensor:
+        """Error of each sample in the field that matters most."""
+        return self.errors if self.headline is None else self.field_errors[self.headline]
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready figures."""
-        summary = summarise(self.errors)
         return {
-            "relative_l2": summary.mean,
-            "median": summary.median,
-            "p90": summary.p90,
-            "worst": summary.worst,
-            "worst_sample": summary.worst_index,
+            "headline": self.headline,
+            "fields": {name: self._field(name) for name in self.field_errors},
+            **_summary(self.errors),
+            "worst_sample": summarise(self.errors).worst_index,
             "num_samples": len(self.errors),
             "seconds_per_sample": self.seconds_per_sample,
             "mean_predictor": self.mean_predictor,
-            "headline": self.headline,
-            "fields": self.fields,
             "frame_errors": None if self.frame_errors is None else self.frame_errors.tolist(),
         }
+
+    def _field(self, name: str) -> dict[str, float | None]:
+        """Figures of one field; None where one is not known or not finite."""
+        mean = {"mean_predictor": self.field_means.get(name, nan)}
+        found = _summary(self.field_errors[name]) | mean
+        return {key: value if isfinite(value) else None for key, value in found.items()}
+
+
+def _summary(errors: Tensor) -> dict[str, float]:
+    found = summarise(errors)
+    return {
+        "relative_l2": found.mean,
+        "median": found.median,
+        "p90": found.p90,
+        "worst": found.worst,
+    }
+
+
+def errors_by_field(figures: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """Figures with `relative_l2` and `mean_predictor` by field, in the order to show them.
+
+    The headline comes first, then all outputs jointly, then single outputs. Evaluations of version
+    0.1 have the error of all outputs only.
+    """
+    fields = figures.get("fields") or {}
+    if len(fields) == 1:  # of one output, which is all there is
+        return dict(fields)
+    headline = figures.get("headline")
+    first = {} if headline is None else {headline: fields[headline]}
+    return first | {ALL_OUTPUTS: figures} | fields
+
+
+def headline_figures(figures: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Figures of the error to show first."""
+    return next(iter(errors_by_field(figures).values()))
 
 
 def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) -> Evaluation:
@@ -115,28 +162,22 @@ def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) ->
     began = time.perf_counter()
     solutions = solve_all(surrogate, data)
     seconds = (time.perf_counter() - began) / len(data)
-    problem, in_time = data.problem, data.problem.time != "steady"
-    means = None if mean_target is None else mean_target.expand_as(data.targets)
-    headline = headline_of(problem)
-    outputs = {name: (name,) for name in problem.outputs}
-    fields = {
-        name: [problem.outputs.index(output) for output in joined]
-        for name, joined in (outputs | headline).items()
-    }
-    found = mean_error_of_fields(solutions, data.targets, fields, data.mask)
-    found_means = (
-        {} if means is None else mean_error_of_fields(means, data.targets, fields, data.mask)
-    )
+    problem, targets, mask = data.problem, data.targets, data.mask
+    fields, in_time = fields_of(problem), problem.time != "steady"
+    mean_predictor, field_means = None, {}
+    if mean_target is not None:
+        means = mean_target.expand_as(targets)
+        mean_predictor = relative_l2(means, targets, mask).mean().item()
+        of_means = relative_l2_per_field(means, targets, fields, mask)
+        field_means = {name: errors.mean().item() for name, errors in of_means.items()}
     return Evaluation(
         solutions,
-        relative_l2(solutions, data.targets, data.mask),
-        relative_l2_per_frame(solutions, data.targets, data.mask).mean(0) if in_time else None,
-        None if means is None else relative_l2(means, data.targets, data.mask).mean().item(),
-        {
-            name: {"relative_l2": error, "mean_predictor": found_means.get(name)}
-            for name, error in found.items()
-        },
-        next(iter(headline), None),
+        relative_l2(solutions, targets, mask),
+        relative_l2_per_frame(solutions, targets, mask).mean(0) if in_time else None,
+        mean_predictor,
+        relative_l2_per_field(solutions, targets, fields, mask),
+        field_means,
+        next(iter(headline_of(problem)), None),
         seconds,
     )
 
@@ -176,6 +217,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         "data": config.data.file or ("published files" if config.data.original else "generated"),
         "model": config.model_name,
         "split": split,
+        "step": surrogate.step,
         "shape": list(splits.problem.shape),
         **evaluation.to_dict(),
         "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
@@ -186,6 +228,15 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     path = run.folder / f"evaluation{suffix}.json"
     write_json(path, figures)
     return EvaluatedRun(figures, path, evaluation, surrogate, data)
+
+
+def read_evaluation(run: Run, step: int | None) -> dict[str, Any] | None:
+    """Figures of a run on its test split; None without any for the weights of that step."""
+    path = run.source / "evaluation.json"
+    if not path.exists():
+        return None
+    figures: dict[str, Any] = read_json(path, "evaluation")
+    return figures if figures.get("step", step) == step else None  # version 0.1 records no step
 
 
 def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, DataSpec | None]:

@@ -5,12 +5,15 @@ and `coords`, or from VTK and NetCDF files the channels by name.
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from cato.benchmarks import fields_of, headline_of
 from cato.errors import InputError
 from cato.inference.conformal import Band, load_band, num_nodes_needed
 from cato.inference.evaluate import samples_at_once
@@ -68,13 +71,12 @@ class SamplePrediction:
         truth = self.sample.targets
         return None if truth is None else self.values - truth
 
-    @property
-    def relative_l2(self) -> float | None:
-        """Relative L2 error over nodes, frames and outputs; infinite if the truth is zero."""
+    def relative_l2(self, channels: Sequence[int] | slice = slice(None)) -> float | None:
+        """Relative L2 error over nodes, frames and some outputs; infinite if the truth is zero."""
         error, truth = self.error, self.sample.targets
         if error is None or truth is None:
             return None
-        size, length = np.linalg.norm(truth), np.linalg.norm(error)
+        size, length = np.linalg.norm(truth[..., channels]), np.linalg.norm(error[..., channels])
         return float(length / size) if size else (np.inf if length else 0.0)
 
     def is_covered(self) -> np.ndarray | None:
@@ -212,7 +214,7 @@ def _written(
     errors = [p.error for p in predictions if p.error is not None]
     has_band, has_truth = len(widths) == len(predictions), len(errors) == len(predictions)
     if naming.is_layout:
-        relative = [np.asarray(p.relative_l2, np.float32) for p in predictions]
+        relative = [np.asarray(p.relative_l2(), np.float32) for p in predictions]
         bands = {"bands": widths} if has_band else {}
         return {"outputs": values} | bands | ({"errors": relative} if has_truth else {})
     written = {}
@@ -239,11 +241,24 @@ def _channels(field: str, outputs: tuple[str, ...]) -> list[int]:
 def _figures(problem: Problem, predictions: list[SamplePrediction]) -> dict[str, Any]:
     """Errors if the truth is known, width and coverage of the band if there is one."""
     figures: dict[str, Any] = {}
-    relative = {p.sample.origin: p.relative_l2 for p in predictions if p.relative_l2 is not None}
+    relative = {p.sample.origin: e for p in predictions if (e := p.relative_l2()) is not None}
     if relative:
+        known = [p for p in predictions if p.sample.targets is not None]
+        fields = {
+            name: float(np.mean([p.relative_l2(channels) for p in known]))
+            for name, channels in fields_of(problem).items()
+        }
         worst = max(relative, key=lambda origin: relative[origin])
-        mean = float(np.mean(list(relative.values())))
-        figures |= {"relative_l2": mean, "worst": relative[worst], "worst_sample": worst}
+        figures |= {
+            "headline": next(iter(headline_of(problem)), None),
+            "fields": {
+                name: {"relative_l2": error if isfinite(error) else None}
+                for name, error in fields.items()
+            },
+            "relative_l2": float(np.mean(list(relative.values()))),
+            "worst": relative[worst],
+            "worst_sample": worst,
+        }
     widths = [p.half_width for p in predictions if p.half_width is not None]
     if len(widths) == len(predictions):
         means = np.mean([w.reshape(-1, w.shape[-1]).mean(0) for w in widths], axis=0)

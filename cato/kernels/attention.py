@@ -66,31 +66,40 @@ def axial_attention(
     turns: Sequence[Float[Tensor, "B *mesh pairs 2"]],
     heads: int,
     axes: Sequence[int] | None = None,
+    turn_values: bool = False,
 ) -> Float[Tensor, "B *mesh axes_C"]:
     """Attention along mesh `axes`, all by default, side by side.
 
     `qkv` holds q, k and v of C channels each, once for all axes or once per axis; head m owns
-    channels m C / heads to (m + 1) C / heads of each. `turns` has one rotation per axis.
+    channels m C / heads to (m + 1) C / heads of each. `turns` has one rotation per axis. With
+    `turn_values` values are rotated too, and the result is rotated back.
     """
     axes = tuple(range(len(turns)) if axes is None else axes)
     # The kernels do not check sizes and types.
     turns = [turn.flatten(-2).expand(*qkv.shape[:-1], -1).to(qkv) for turn in turns]
-    return LineAttention.apply(heads, axes, *(x.contiguous() for x in (qkv, *turns)))
+    return LineAttention.apply(heads, axes, turn_values, *(x.contiguous() for x in (qkv, *turns)))
 
 
 class LineAttention(torch.autograd.Function):
     """The kernels as a once differentiable function of qkv and turns, both "B *mesh channels"."""
 
     @staticmethod
-    def forward(ctx: Any, heads: int, axes: tuple[int, ...], qkv: Tensor, *turns: Tensor) -> Tensor:
-        bundles = lines_of_axes(qkv, turns, heads, axes)
+    def forward(
+        ctx: Any,
+        heads: int,
+        axes: tuple[int, ...],
+        turn_values: bool,
+        qkv: Tensor,
+        *turns: Tensor,
+    ) -> Tensor:
+        bundles = lines_of_axes(qkv, turns, heads, axes, turn_values)
         out = qkv.new_empty(*qkv.shape[:-1], len(axes) * heads * turns[0].shape[-1])
         statistics = [qkv.new_empty(lines.number, heads, 2, lines.length) for lines in bundles]
         for lines, turn, statistic in zip(bundles, turns, statistics, strict=True):
             arrays = matrix(qkv), matrix(turn), matrix(out), statistic.numpy()
             over_lines(kernels().attend, lines, *arrays)
         ctx.bundles = bundles
-        ctx.save_for_backward(qkv, *turns, *statistics)
+        ctx.save_for_backward(qkv, out, *turns, *statistics)
         return out
 
     @staticmethod
@@ -102,17 +111,17 @@ class LineAttention(torch.autograd.Function):
                 "convert model and data to float64, which uses PyTorch's operations"
             )
         num_axes = len(ctx.bundles)
-        qkv, *rest = ctx.saved_tensors
+        qkv, result, *rest = ctx.saved_tensors
         turns, statistics = rest[:num_axes], rest[num_axes:]
-        out, grad_qkv = matrix(grad_out.contiguous()), torch.empty_like(qkv)
+        grad, grad_qkv = matrix(grad_out.contiguous()), torch.empty_like(qkv)
         grad_turns = [torch.empty_like(turn) for turn in turns]
         parts = zip(ctx.bundles, turns, statistics, grad_turns, strict=True)
         for number, (lines, turn, statistic, grad_turn) in enumerate(parts):
-            arrays = matrix(qkv), matrix(turn), out, statistic.numpy()
+            arrays = matrix(qkv), matrix(turn), matrix(result), grad, statistic.numpy()
             add = number > 0 and lines.first_input == 0
             gradients = matrix(grad_qkv), matrix(grad_turn)
             over_lines(kernels().attend_backward, lines, *arrays, *gradients, add)
-        return None, None, grad_qkv, *grad_turns
+        return None, None, None, grad_qkv, *grad_turns
 
 
 def matrix(x: Tensor) -> np.ndarray:
@@ -121,7 +130,7 @@ def matrix(x: Tensor) -> np.ndarray:
 
 
 def lines_of_axes(
-    qkv: Tensor, turns: Sequence[Tensor], heads: int, axes: Sequence[int]
+    qkv: Tensor, turns: Sequence[Tensor], heads: int, axes: Sequence[int], turn_values: bool
 ) -> list[Any]:
     """How the lines along each of the axes lie in memory."""
     batch, *mesh, channels = qkv.shape
@@ -136,6 +145,7 @@ def lines_of_axes(
             heads=heads,
             first_input=number * step,
             first_output=number * width,
+            turn_values=turn_values,
         )
         for number, axis in enumerate(axes)
     ]

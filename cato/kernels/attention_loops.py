@@ -261,6 +261,7 @@ class Lines(NamedTuple):
     heads: int  # Attention heads.
     first_input: int  # Channel of `qkv` where q, k and v of this axis begin.
     first_output: int  # Channel of the result where this axis begins.
+    turn_values: bool  # Whether values are rotated too, and the result is rotated back.
 
 
 @njit(nogil=True)
@@ -292,6 +293,8 @@ def gather(lines, start, qkv, turns, q, k, v):
                 query = turn(rotation, load(qkv, (node, channel), count))
                 key = turn(rotation, load(qkv, (node, channel + width), count))
                 value = load(qkv, (node, channel + 2 * width), count)
+                if lines.turn_values:
+                    value = turn(rotation, value)
                 store(query * scale, q, (head, i, d), LANES)
                 store(key, k, (head, i, d), LANES)
                 store(value, v, (head, i, d), LANES)
@@ -350,22 +353,30 @@ def attend(lines, qkv, turns, out, statistics, begin, end):
                 exponentials(scores, statistics[line, head, :, i:stop])
                 product(scores.T, v[head, :n], o[head, i:stop], False)
         for i in range(n):
+            node = start + i * lines.stride
             for head in range(lines.heads):
                 norm = statistics[line, head, 1, i]
                 for d in range(0, size, LANES):
-                    place = start + i * lines.stride, lines.first_output + head * size + d
-                    store(load(o, (head, i, d), LANES) * norm, out, place, size - d)
+                    place = node, lines.first_output + head * size + d
+                    result = load(o, (head, i, d), LANES) * norm
+                    if lines.turn_values:
+                        result = turn_back(load(turns, (node, d), size - d), result)
+                    store(result, out, place, size - d)
 
 
 @njit(nogil=True)
-def gather_gradient(lines, start, grad_out, statistics, g, size):
+def gather_gradient(lines, start, grad_out, turns, statistics, g, size):
     """Copy the gradient of a line's result, divided by Σ p."""
     for i in range(lines.length):
+        node = start + i * lines.stride
         for head in range(lines.heads):
             norm = statistics[head, 1, i]
             for d in range(0, size, LANES):
-                place = start + i * lines.stride, lines.first_output + head * size + d
-                store(load(grad_out, place, size - d) * norm, g, (head, i, d), LANES)
+                place = node, lines.first_output + head * size + d
+                grad = load(grad_out, place, size - d) * norm
+                if lines.turn_values:
+                    grad = turn(load(turns, (node, d), size - d), grad)
+                store(grad, g, (head, i, d), LANES)
 
 
 @njit(nogil=True)
@@ -394,7 +405,9 @@ def deposit(x, out, place, count, add):
 
 
 @njit(nogil=True)
-def scatter_gradients(lines, start, qkv, turns, dq, dk, dv, grad_qkv, grad_turns, add):
+def scatter_gradients(
+    lines, start, qkv, turns, out, grad_out, dq, dk, dv, grad_qkv, grad_turns, add
+):
     """Rotate a line's gradients back, and collect that of the rotation, which serves all heads."""
     size = turns.shape[1]
     width = lines.heads * size
@@ -415,12 +428,21 @@ def scatter_gradients(lines, start, qkv, turns, dq, dk, dv, grad_qkv, grad_turns
                 grad_rotation = grad_rotation + turn_back(load(qkv, at_k, count), grad_k)
                 deposit(turn_back(rotation, grad_q), grad_qkv, at_q, count, add)
                 deposit(turn_back(rotation, grad_k), grad_qkv, at_k, count, add)
-                deposit(load(dv, (head, i, d), LANES), grad_qkv, at_v, count, add)
+                grad_v = load(dv, (head, i, d), LANES)
+                if lines.turn_values:
+                    grad_rotation = grad_rotation + turn_back(load(qkv, at_v, count), grad_v)
+                    place = node, lines.first_output + head * size + d
+                    back = turn(rotation, load(out, place, count))
+                    grad_rotation = grad_rotation + turn_back(load(grad_out, place, count), back)
+                    grad_v = turn_back(rotation, grad_v)
+                deposit(grad_v, grad_qkv, at_v, count, add)
             store(grad_rotation, grad_turns, (node, d), count)
 
 
 @functools.partial(compiled, nogil=True)
-def attend_backward(lines, qkv, turns, grad_out, statistics, grad_qkv, grad_turns, add, begin, end):
+def attend_backward(
+    lines, qkv, turns, out, grad_out, statistics, grad_qkv, grad_turns, add, begin, end
+):
     """Gradients of `attend`.
 
     Writes `grad_turns`, and writes or adds to `grad_qkv`; other arguments as for `attend`.
@@ -432,7 +454,7 @@ def attend_backward(lines, qkv, turns, grad_out, statistics, grad_qkv, grad_turn
     for line in range(begin, end):
         start = first_node(lines, line)
         gather(lines, start, qkv, turns, q, k, v)
-        gather_gradient(lines, start, grad_out, statistics[line], g, size)
+        gather_gradient(lines, start, grad_out, turns, statistics[line], g, size)
         for head in range(lines.heads):
             transpose(q[head], q_transposed)
             transpose(g[head], g_transposed)
@@ -445,4 +467,6 @@ def attend_backward(lines, qkv, turns, grad_out, statistics, grad_qkv, grad_turn
                 product(p, g[head, i:stop], dv[head, :n], i > 0)
                 product(ds, q[head, i:stop], dk[head, :n], i > 0)
                 product(ds.T, k[head, :n], dq[head, i:stop], False)
-        scatter_gradients(lines, start, qkv, turns, dq, dk, dv, grad_qkv, grad_turns, add)
+        scatter_gradients(
+            lines, start, qkv, turns, out, grad_out, dq, dk, dv, grad_qkv, grad_turns, add
+        )

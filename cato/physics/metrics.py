@@ -6,7 +6,6 @@ exact prediction and infinite for any other: such a sample shows in every mean, 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import isfinite
 
 import torch
 from jaxtyping import Bool, Float
@@ -37,18 +36,17 @@ def relative_l2_per_frame(
     return torch.stack([relative_l2(p, t, mask) for p, t in frames], 1)
 
 
-def mean_error_of_fields(
+def relative_l2_per_field(
     prediction: Float[Tensor, "B *T N C"],
     target: Float[Tensor, "B *T N C"],
     fields: Mapping[str, Sequence[int]],
     mask: Mask = None,
-) -> dict[str, float | None]:
-    """Mean relative error of each field, given as channels; None where it is not finite."""
-    errors = {
-        name: relative_l2(prediction[..., channels], target[..., channels], mask).mean().item()
+) -> dict[str, Float[Tensor, " B"]]:
+    """Relative error of each field, given as channels, by itself."""
+    return {
+        name: relative_l2(prediction[..., channels], target[..., channels], mask)
         for name, channels in fields.items()
     }
-    return {name: error if isfinite(error) else None for name, error in errors.items()}
 
 
 @dataclass(frozen=True)

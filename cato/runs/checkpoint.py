@@ -5,9 +5,12 @@ and is intact if the checksum agrees. Nothing is loaded with pickle.
 
     last-00000120.safetensors, last-00000120.json   to resume from; the newest two are kept
     best-00000090.safetensors, best-00000090.json   lowest validation error; the newest two are kept
-    trunk-00000096.…                                before the decay of schedule wsd, to extend from
+    trunk-00000096.…                                before the decay of schedule wsd, to extend
+                                                    from; the best one before it is kept too
+    start-00000000.…                                initial weights of fine-tuning
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -20,7 +23,7 @@ from cato.errors import InputError
 from cato.files import atomic_write, digest, read_json, write_json
 from cato.progress import note
 
-Kind = Literal["last", "best", "trunk"]
+Kind = Literal["last", "best", "trunk", "start"]
 KEEP = 2  # Checkpoints of each kind that are kept: a spare one, in case the newest is damaged.
 FORMAT = 1
 
@@ -42,9 +45,11 @@ def save_checkpoint(folder: Path, kind: Kind, step: int, checkpoint: Checkpoint)
         temporary.write_bytes(save(tensors))  # not save_file, whose errors are not OSErrors
         checksum = digest(temporary)
     write_json(about, {"format": FORMAT, "sha256": checksum, "state": checkpoint.state})
-    for old in _newest_first(folder, kind)[KEEP:]:
-        old.unlink(missing_ok=True)
-        old.with_suffix(".safetensors").unlink(missing_ok=True)
+    saved = _newest_first(folder, kind)
+    kept = saved[:KEEP]
+    if kind == "best" and (trunks := _newest_first(folder, "trunk")):
+        kept += [about for about in saved if _step(about) <= _step(trunks[0])][:1]
+    _remove(about for about in saved if about not in kept)
 
 
 def remove_leftovers(folder: Path) -> None:
@@ -70,17 +75,25 @@ def load_checkpoint(folder: Path, kind: Kind) -> Checkpoint | None:
 
 
 def rewind(folder: Path, checkpoint: Checkpoint) -> None:
-    """Make a checkpoint the last one: write it, then remove all that come after it."""
+    """Make a checkpoint the last one: write it, then remove the last and best ones after it."""
     step = int(checkpoint.state["step"])
     save_checkpoint(folder, "last", step, checkpoint)
-    for about in _newest_first(folder, "last"):
-        if about.stem > f"last-{step:08d}":
-            about.unlink()
-            about.with_suffix(".safetensors").unlink(missing_ok=True)
+    later = [*_newest_first(folder, "last"), *_newest_first(folder, "best")]
+    _remove([about for about in later if _step(about) > step])
 
 
 def _newest_first(folder: Path, kind: Kind) -> list[Path]:
     return sorted(folder.glob(f"{kind}-*.json"), reverse=True)
+
+
+def _step(about: Path) -> int:
+    return int(about.stem.rsplit("-", 1)[1])
+
+
+def _remove(checkpoints: Iterable[Path]) -> None:
+    for about in checkpoints:
+        about.unlink(missing_ok=True)
+        about.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
 def _read(about: Path) -> Checkpoint:

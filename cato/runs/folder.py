@@ -1,6 +1,7 @@
 """The run folder: everything about one training, and the input of all later commands.
 
-run.json            settings, problem, key of the data, commit, environment and command
+run.json            settings, problem, key of the data, commit, environment and command; of an
+                    extended run also the step and seconds of training from which it was extended
 log.jsonl           one line per epoch
 checkpoints/        see `cato.runs.checkpoint`
 evaluation.json     written by `cato evaluate`
@@ -14,7 +15,9 @@ runs/pretrained/NAME, never into the library.
 
 import json
 import shlex
-from dataclasses import dataclass
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -58,11 +61,12 @@ class Run:
             return []
         return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
 
-    def change_settings(self, config: RunConfig) -> None:
-        """Record new settings, as the command that leads to them."""
+    def change_settings(self, config: RunConfig, state: Mapping[str, Any]) -> None:
+        """Record new settings, as the command that leads to them, and from which state on."""
         command = f"{command_of(config)} --out {shlex.quote(str(self.folder))}"
-        record = self.record | {"config": config.to_dict(), "command": command}
-        write_json(self.folder / "run.json", record)
+        branch = {name: state[name] for name in ("step", "seconds")}
+        record = {"config": config.to_dict(), "command": command, "branch": branch}
+        write_json(self.folder / "run.json", self.record | record)
 
     def write_log(self, lines: list[dict[str, Any]]) -> None:
         """Replace the training log."""
@@ -101,6 +105,18 @@ def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = ""
     }
     write_json(folder / "run.json", record)
     return Run(folder, config, problem, record)
+
+
+def copy_run(run: Run, folder: Path) -> Run:
+    """Copy checkpoints and log into a new folder, which `change_settings` makes a run.
+
+    So a killed copy is not a run yet: copy it again.
+    """
+    require_new(folder)
+    shutil.copytree(run.checkpoints, folder / "checkpoints", dirs_exist_ok=True)
+    copy = replace(run, folder=folder)
+    copy.write_log(run.log())
+    return copy
 
 
 def open_run(folder: str | Path) -> Run:

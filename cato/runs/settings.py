@@ -6,6 +6,7 @@ only what differs from the defaults: `all.train` and `all.loss` for every model,
 of the data. Changes come last, and the result is validated once.
 """
 
+import math
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -18,10 +19,11 @@ import torch
 from annotated_types import Ge
 
 from cato.benchmarks import get_benchmark
-from cato.config import Axes, Count, NonNegative, Positive, from_dict, to_dict
+from cato.config import Axes, Count, Fraction, NonNegative, Positive, from_dict, to_dict
 from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset, Splits
 from cato.errors import InputError
+from cato.models.contract import Operator
 from cato.models.registry import default_model, model_class
 from cato.physics.gradient import inverse_metric
 from cato.physics.losses import LossConfig, gradient_rms
@@ -35,14 +37,16 @@ USER_DATA = "user"
 """Stands for the benchmark in settings of runs on user data; \"own\" in version 0.1."""
 GROUPS = ("model", "data", "loss", "train")
 FITTED = (
-    *("train.minutes", "train.batch_size", "train.frames_per_step", "train.optimizer"),
-    *("model.width", "loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
+    *("train.minutes", "train.min_steps", "train.batch_size", "train.frames_per_step"),
+    *("train.optimizer", "model.width"),
+    *("loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
 )
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
+RATES = ("learning_rate", "muon_learning_rate")
+FINE_TUNING_RATE = 1 / 3  # Learning rates of fine-tuning, in units of the recipe's.
 MANY_NODES = 2**14  # Meshes with more nodes get a small model of half the width.
 NODES_PER_BATCH = 2**14  # Maximum nodes per batch of more than one sample.
 STEPS_PER_EPOCH = 20  # Minimum steps per epoch, if there are that many samples.
-PUBLISHED = Conditioning()
 GRADIENT_TERMS = ("gradient", "flux", "consistency", "gdl")
 
 
@@ -66,7 +70,8 @@ class DataConfig:
     fingerprint: str = ""  # Fingerprint of the data in `file`; other data are refused.
     conditioning: Literal["auto", "published"] = "auto"
     """How fields are presented to the network: as suits the data (`cato inspect` says how and why),
-    or as published, one mean and deviation per channel. The next three change single parts."""
+    or as published, one mean and deviation per channel, with node indices for models published with
+    them. The next three change single parts."""
     reference: Reference | None = None
     """What outputs are measured from: mean of the channel, training mean of the node, or last frame
     (rollouts)."""
@@ -78,12 +83,15 @@ class DataConfig:
     def naming(self) -> Naming:
         return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
 
-    def condition(self, train: Dataset) -> Problem:
+    def condition(self, train: Dataset, model: type[Operator]) -> Problem:
         """The problem of the training samples with the conditioning of these settings."""
-        recommended, reasons = PUBLISHED, dict[str, str]()
+        published = Conditioning(
+            index_inputs=model.index_inputs and train.problem.geometry == "mesh"
+        )
+        recommended, reasons = published, dict[str, str]()
         if self.conditioning == "auto" or self.positions:  # it takes several passes over the data
             recommended, reasons = recommend(train)
-        chosen = recommended if self.conditioning == "auto" else PUBLISHED
+        chosen = recommended if self.conditioning == "auto" else published
         changes: dict[str, Any] = {}
         if self.reference is not None:
             changes["reference"] = self.reference
@@ -93,7 +101,7 @@ class DataConfig:
             changes["mesh_inputs"] = self.mesh_inputs
         chosen = replace(chosen, **changes)
         for name, reason in reasons.items():
-            if getattr(chosen, name) == getattr(recommended, name) != getattr(PUBLISHED, name):
+            if getattr(chosen, name) == getattr(recommended, name) != getattr(published, name):
                 note(reason)
         return replace(train.problem, conditioning=chosen)
 
@@ -116,6 +124,9 @@ class TrainConfig:
     epochs: Count = 500  # Passes over the training samples.
     steps: Count | None = None  # Optimiser steps, instead of `epochs`.
     minutes: Positive | None = None  # Fit the schedule to this time, instead of `epochs`.
+    min_steps: Count | None = None
+    """Minimum steps of a time budget: a slow or busy machine takes longer instead of learning less.
+    """
     batch_size: Count = 4  # Samples per optimiser step, over all processes.
     frames_per_step: Count | None = None
     """Frames of a sample per step, drawn at random in each step; all by default. Problems in time
@@ -128,7 +139,13 @@ class TrainConfig:
     muon_learning_rate: Positive = 2e-3
     """Peak learning rate of Muon, scaled to match AdamW's update size."""
     weight_decay: NonNegative = 1e-5  # Decoupled weight decay.
+    average: Fraction = 0.0
+    """Decay of an exponential average of the weights, which is kept as best; 0 is none."""
     clip: NonNegative = 1.0  # Maximum norm of the gradient; 0 turns clipping off.
+    start_from: str | None = None
+    """Pretrained model or run folder whose weights to start from; its model settings and lower
+    learning rates become the defaults."""
+    start_fingerprint: str = ""  # Fingerprint of these weights; others are refused.
     seed: Seed = 0  # Seed of the initial weights and the order of the samples.
     checkpoint_minutes: Positive = 5.0
     """Maximum time between checkpoints; there is also one after every epoch."""
@@ -177,6 +194,8 @@ def run_config(values: Mapping[str, Any], where: str) -> RunConfig:
     _require_consistent(config.data, config.benchmark, where)
     if config.train.steps is not None and config.train.minutes is not None:
         raise InputError(f"{where}: set train.steps or train.minutes, not both")
+    if config.train.min_steps is not None and config.train.minutes is None:
+        raise InputError(f"{where}: train.min_steps is for a time budget; set train.minutes too")
     return config
 
 
@@ -217,12 +236,28 @@ def build_settings(
         scale: paper, small or smoke.
         model: Name of the model; CATO for the geometry by default.
         changes: Settings by group that replace the recipe's; later ones win. Setting train.epochs
-            or train.steps drops a time budget of the recipe.
+            or train.steps drops a time budget of the recipe; fewer train.minutes lower its
+            minimum of steps in proportion. With train.start_from the model and its settings are
+            those of the start.
         where: Origin of the changes, for messages.
     """
     changed: dict[str, Any] = {}
     for change in changes:
         changed = _merged(changed, change)
+    wanted = from_dict(TrainConfig, changed.get("train", {}), where, "train")
+    start = None
+    if wanted.start_from is not None:
+        from cato.runs.start import open_start  # which imports this module
+
+        start = open_start(wanted.start_from, wanted.start_fingerprint)
+        if model not in (None, start.model_name):
+            raise InputError(
+                f"{where}: {start.name} is a {start.model_name}; leave out the model {model} or "
+                f"the start"
+            )
+        model = start.model_name
+        origin = {"start_from": start.name, "start_fingerprint": start.fingerprint}
+        changed["train"] = changed["train"] | origin
     name = str(source)
     if is_user_data(name):
         values = changed.get("data", {}) | {"file": str(Path(name).resolve())}
@@ -235,7 +270,15 @@ def build_settings(
         problem = get_benchmark(name).problem(scale)  # refuses an unknown name or scale
         recipe = read_recipe(name, scale, model or default_model(problem))
     if changed.get("train", {}).keys() & {"epochs", "steps"}:
-        recipe["train"].pop("minutes", None)
+        for name in ("minutes", "min_steps"):
+            recipe["train"].pop(name, None)
+    elif wanted.minutes is not None and "min_steps" in recipe["train"]:
+        share = min(1.0, wanted.minutes / recipe["train"]["minutes"])
+        recipe["train"]["min_steps"] = math.ceil(share * recipe["train"]["min_steps"])
+    if start is not None:
+        recipe["model"] = to_dict(start.model)
+        old = to_dict(TrainConfig()) | recipe["train"]
+        recipe["train"] |= {rate: FINE_TUNING_RATE * old[rate] for rate in RATES}
     return run_config(_merged(recipe, changed), where)
 
 
@@ -320,8 +363,12 @@ def command_of(config: RunConfig) -> str:
     start = read_recipe(config.benchmark, config.scale, config.model_name) | {"data": data}
     base = options_of(run_config(start, f"recipe of {config.benchmark}").to_dict())
     words = ["cato train", what, "--scale", config.scale, "--model", config.model_name]
+    is_tuned = config.train.start_from is not None  # its start sets the defaults of these
     for name, value in options_of(config.to_dict()).items():
         is_fitted = config.data.file is not None and name in FITTED
+        is_fitted |= is_tuned and (
+            name.startswith("model.") or name.removeprefix("train.") in RATES
+        )
         if (value != base[name] or is_fitted) and "." in name:
             values = value if isinstance(value, list) else [value]
             words += [f"--{name.replace('_', '-')}", *(shlex.quote(str(v)) for v in values)]

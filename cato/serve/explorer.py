@@ -23,6 +23,7 @@ from safetensors.numpy import load, save
 from cato.benchmarks import BENCHMARKS, editor_for
 from cato.benchmarks.editor import Editor, ModelInputs
 from cato.errors import InputError
+from cato.inference.evaluate import errors_by_field
 from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.jobs import SolverJob, SolverJobs
 from cato.serve.models import ServedModel
@@ -99,11 +100,20 @@ async def list_benchmarks(exploration: Exploring) -> dict[str, Any]:
                 "name": name,
                 "model": model.about.get("model", type(model.surrogate.model).__name__),
                 "scale": model.about.get("scale"),
-                "testError": (model.about.get("test_error") or {}).get("relative_l2"),
+                "testErrors": _test_errors(model),
                 "editor": editor.describe(),
             }
         )
     return {"benchmarks": [found[name] for name in BENCHMARKS if name in found]}
+
+
+def _test_errors(model: ServedModel) -> list[dict[str, Any]]:
+    """Errors by field as the page shows them; none if the model was not evaluated."""
+    figures = model.about.get("test_error")
+    return [
+        {"field": field, "error": found["relative_l2"], "mean": found["mean_predictor"]}
+        for field, found in (errors_by_field(figures) if figures else {}).items()
+    ]
 
 
 @router.get("/api/models/{name}/draw")

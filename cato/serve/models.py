@@ -13,8 +13,8 @@ import numpy as np
 
 from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
-from cato.files import read_json
 from cato.inference.conformal import Band, load_band
+from cato.inference.evaluate import ALL_ERRORS, read_evaluation
 from cato.problem import Problem
 from cato.progress import progress_bar
 from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
@@ -115,10 +115,11 @@ def load_model(argument: str) -> ServedModel:
             f"underscores: cato serve NAME={rest}"
         )
     surrogate = load_surrogate(run)
-    return ServedModel(name, surrogate, _about(run), load_band(run.source, surrogate.step))
+    step = surrogate.step
+    return ServedModel(name, surrogate, _about(run, step), load_band(run.source, step))
 
 
-def _about(run: Run) -> dict[str, Any]:
+def _about(run: Run, step: int | None) -> dict[str, Any]:
     config = run.config
     about: dict[str, Any] = {
         "model": config.model_name,
@@ -130,9 +131,7 @@ def _about(run: Run) -> dict[str, Any]:
     if config.benchmark in BENCHMARKS:
         benchmark = BENCHMARKS[config.benchmark]
         about |= {"title": benchmark.title, "description": benchmark.description}
-    evaluation = run.source / "evaluation.json"
-    if evaluation.exists():
-        figures = read_json(evaluation, "evaluation")
-        about["test_error"] = {key: figures.get(key) for key in ("relative_l2", "median", "worst")}
+    if (figures := read_evaluation(run, step)) is not None:
+        about["test_error"] = {key: figures.get(key) for key in ALL_ERRORS}
         about["band"] = figures.get("band")
     return about

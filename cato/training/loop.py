@@ -38,22 +38,41 @@ from cato.problem import Problem
 from cato.progress import Bar, note, progress_bar
 from cato.runs.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
 from cato.runs.folder import Run
-from cato.runs.settings import RunConfig
+from cato.runs.settings import RunConfig, TrainConfig
 from cato.surrogate import Frame, Surrogate, frame_to_learn, join_frames
+from cato.training.average import WeightAverage
 from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, decay_start, set_rates
 
-CALIBRATION_SECONDS = 4.0  # How long steps are timed to fit a schedule to a time budget.
+CALIBRATION_SECONDS = 4.0
+"""How long steps are timed to fit a schedule to a time budget; at most a tenth of the budget."""
 FRAME_STREAM = 1
 """Separates the random numbers that choose frames from all others of the same seed."""
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
-OPTIMIZER = "optimizer/"  # Prefix of optimiser tensors in checkpoints; all others are weights.
+OPTIMIZER = "optimizer/"  # Prefixes of tensors in checkpoints; all others are weights.
+AVERAGE = "average/"
 
 
 def new_model(config: RunConfig, problem: Problem) -> Operator:
     """The model of a run with its initial weights, which depend on the seed only."""
     torch.manual_seed(config.train.seed)
     return build_model(config.model_name, config.model, problem)
+
+
+def steps_within(config: TrainConfig, seconds_per_step: float) -> int:
+    """The number of steps of a time budget, at least `min_steps`; says how many."""
+    assert config.minutes is not None
+    num_steps = max(1, int(60 * config.minutes / seconds_per_step))
+    budget = f"a step takes {1000 * seconds_per_step:.0f} ms: {config.minutes:g} minutes"
+    floor = config.min_steps or 1
+    if num_steps >= floor:
+        note(f"{budget} are {num_steps} steps")
+        return num_steps
+    note(
+        f"{budget} allow only {num_steps} steps; training {floor} instead, about "
+        f"{floor * seconds_per_step / 60:.1f} minutes (--train.min-steps sets this minimum)"
+    )
+    return floor
 
 
 def prepare(
@@ -136,6 +155,7 @@ class Training:
         optimizers = fabric.setup_optimizers(*self.raw_optimizers)
         self.optimizers = list(optimizers) if isinstance(optimizers, tuple) else [optimizers]
         self.steps_per_epoch = math.ceil(len(self.train_set) / self.config.batch_size)
+        self.average = WeightAverage(self.surrogate, self.config.average)
         self.state = TrainState()
         self._order: tuple[int, Tensor] = (-1, torch.empty(0))
 
@@ -196,6 +216,7 @@ class Training:
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
+        self.average.update(self.state.step)
         for name, mean in zip(sums, means, strict=True):
             self.state.sums[name] = self.state.sums.get(name, 0.0) + mean * len(indices)
         self.state.num_summed += len(indices)
@@ -269,11 +290,12 @@ class Training:
         """Validate, log and keep the best weights."""
         state = self.state
         began = time.monotonic()
-        error = self.validate()
-        state.seconds += time.monotonic() - began
-        if error < state.best_error or not math.isfinite(state.best_error):
-            state.best_error, state.best_step = error, state.step
-            self.save("best")
+        with self.average.in_place():
+            error = self.validate()
+            state.seconds += time.monotonic() - began
+            if error < state.best_error or not math.isfinite(state.best_error):
+                state.best_error, state.best_step = error, state.step
+                self.save("best")
         means = {name: total / state.num_summed for name, total in state.sums.items()}
         line = {
             "epoch": state.step / self.steps_per_epoch,
@@ -304,17 +326,13 @@ class Training:
         """Set the number of steps: from the settings, from epochs, or to fill the minutes."""
         num_steps = self.config.steps or self.config.epochs * self.steps_per_epoch
         if self.config.minutes is not None:
-            per_step = self.seconds_per_step()
-            num_steps = max(1, int(60 * self.config.minutes / per_step))
+            duration = min(CALIBRATION_SECONDS, 60 * self.config.minutes / 10)
+            num_steps = steps_within(self.config, self.seconds_per_step(duration))
             num_steps = self.fabric.broadcast(num_steps)
-            note(
-                f"{1000 * per_step:.0f} ms per step: {self.config.minutes:g} minutes are "
-                f"{num_steps / self.steps_per_epoch:.1f} epochs"
-            )
         self.state.num_steps = num_steps
 
-    def seconds_per_step(self) -> float:
-        """Measured on real steps; the weights are restored afterwards."""
+    def seconds_per_step(self, duration: float = CALIBRATION_SECONDS) -> float:
+        """Measured on real steps for `duration` seconds; the weights are restored afterwards."""
         weights = {k: v.clone() for k, v in self.surrogate.state_dict().items()}
         self.state.num_steps = 1000
         self.step()  # the first step compiles and allocates
@@ -324,7 +342,7 @@ class Training:
         while going:
             self.step()
             num_steps += 1
-            more = time.monotonic() - began < CALIBRATION_SECONDS or num_steps < 3
+            more = time.monotonic() - began < duration or num_steps < 3
             going = self.fabric.broadcast(more)  # by the clock of the first process
         per_step = (time.monotonic() - began) / num_steps
         began = time.monotonic()
@@ -333,6 +351,7 @@ class Training:
         self.surrogate.load_state_dict(weights)
         for optimizer in self.raw_optimizers:
             optimizer.state.clear()
+        self.average.reset()
         self.state = TrainState()
         return per_step
 
@@ -378,6 +397,10 @@ class Training:
                 for name, values in found.get("state", {}).items()
                 for key, value in values.items()
             }
+            with self.average.in_place():
+                found = get_model_state_dict(self.surrogate, options=WHOLE)
+                if self.average.values:
+                    tensors |= {f"{AVERAGE}{name}": value.clone() for name, value in found.items()}
         if self.fabric.is_global_zero:
             checkpoint = Checkpoint(tensors, asdict(self.state))
             save_checkpoint(self.run.checkpoints, kind, self.state.step, checkpoint)
@@ -391,14 +414,20 @@ class Training:
         self.state = TrainState(**checkpoint.state)
         weights: dict[str, Any] = {}
         state: dict[str, Any] = {}
+        average: dict[str, Any] = {}
         for path, tensor in checkpoint.tensors.items():
             if path.startswith(OPTIMIZER):
                 name, key = path.removeprefix(OPTIMIZER).rsplit("/", 1)
                 state.setdefault(name, {})[key] = tensor
+            elif path.startswith(AVERAGE):
+                average[path.removeprefix(AVERAGE)] = tensor
             else:
                 weights[path] = tensor
         module, optimizers = self.surrogate, self.raw_optimizers
         groups = get_optimizer_state_dict(module, optimizers)["param_groups"]
+        if average:
+            set_model_state_dict(module, average, options=WHOLE)
+            self.average.take()
         set_model_state_dict(module, weights, options=WHOLE)
         loaded = {"state": state, "param_groups": groups}
         set_optimizer_state_dict(module, optimizers, loaded, options=WHOLE)

@@ -2,10 +2,8 @@
 
 import math
 import os
-import shutil
 from collections.abc import Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +16,16 @@ from cato.errors import Diverged, InputError, Interrupted
 from cato.files import locked
 from cato.inference.evaluate import calibrate
 from cato.models.contract import Operator
-from cato.models.registry import num_parameters
+from cato.models.registry import model_class, num_parameters
 from cato.progress import note
-from cato.runs.checkpoint import Checkpoint, load_checkpoint, remove_leftovers, rewind
-from cato.runs.folder import Run, create_run, open_run, require_new
+from cato.runs.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    remove_leftovers,
+    rewind,
+    save_checkpoint,
+)
+from cato.runs.folder import Run, copy_run, create_run, open_run, require_new
 from cato.runs.load import (
     data_key,
     data_spec,
@@ -31,12 +35,13 @@ from cato.runs.load import (
     load_surrogate,
 )
 from cato.runs.settings import RunConfig, TrainConfig, run_config
-from cato.training.loop import Training, new_model
+from cato.runs.start import in_frame_of, open_start, take_over
+from cato.training.loop import Training, new_model, steps_within
 from cato.training.optim import decay_start
 
 
 def train(config: RunConfig, folder: Path) -> Run:
-    """Train a model from scratch into a new run folder."""
+    """Train a new model, or fine-tune a trained one, into a new run folder."""
     require_new(folder)  # before a process creates it, and before hours of generating
     fabric = make_fabric(config.train)
     splits = None if is_generated(config) else _load(fabric, config)
@@ -46,10 +51,18 @@ def train(config: RunConfig, folder: Path) -> Run:
     # Refuses bad settings before data are generated.
     num_parameters(config.model_name, config.model, problem)
     splits = splits or _load(fabric, config)
-    problem = config.data.condition(splits.train)
+    problem = config.data.condition(splits.train, model_class(config.model_name))
     model = new_model(config, problem)
+    start = None
+    if config.train.start_from is not None:
+        start = open_start(config.train.start_from, config.train.start_fingerprint)
+        take_over(start, model, problem)
+        problem = in_frame_of(start, problem)
     run = None
     if fabric.is_global_zero:
+        if start is not None:  # before run.json: the run never needs its start again
+            initial = Checkpoint(model.state_dict(), {})
+            save_checkpoint(folder / "checkpoints", "start", 0, initial)
         run = create_run(folder, config, problem, data_key(config, splits))
     fabric.barrier()
     return _fit(run or open_run(folder), splits, fabric, model)
@@ -88,7 +101,7 @@ def resume(folder: Path, longer: Mapping[str, Any] | None = None, out: Path | No
             extend(run, longer, len(splits.train), out)
         fabric.barrier()
         run = open_run(out or folder)
-    return _fit(run, splits, fabric, new_model(run.config, run.problem))
+    return _fit(run, splits, fabric, _initial_model(run))
 
 
 def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | None) -> None:
@@ -109,10 +122,12 @@ def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | No
         )
     values = run.config.to_dict()
     values["train"] |= {"minutes": None, "steps": None, **longer}
+    if values["train"]["minutes"] is None:
+        values["train"]["min_steps"] = None
     settings = run_config(values, "the new length")
     step = trunk.state["step"]
     if settings.train.minutes is not None:
-        num_steps = int(60 * settings.train.minutes * step / trunk.state["seconds"])
+        num_steps = steps_within(settings.train, trunk.state["seconds"] / step)
     else:
         per_epoch = math.ceil(num_samples / config.batch_size)
         num_steps = settings.train.steps or settings.train.epochs * per_epoch
@@ -121,23 +136,33 @@ def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | No
             f"{folder} has trained {step} steps of its trunk, and the new length would start its "
             f"decay after {decay_start(num_steps)}; give a longer one"
         )
-    log = run.log()
     busy = f"another process ({{pid}}) is training in {folder}; wait or choose another folder"
     with locked(folder / ".lock", busy):
         if out is not None:
-            require_new(out)
-            # A killed copy is not a run yet, because run.json comes last: copy it again.
-            shutil.copytree(folder / "checkpoints", out / "checkpoints", dirs_exist_ok=True)
-            run = replace(run, folder=out)
-            run.write_log(log)
+            run = copy_run(run, out)
         longer_state = trunk.state | {"num_steps": num_steps}
         rewind(run.checkpoints, Checkpoint(trunk.tensors, longer_state))
-        run.change_settings(settings)
+        run.change_settings(settings, trunk.state)
 
 
 def _load(fabric: Fabric, config: RunConfig) -> Splits:
     with fabric.rank_zero_first():  # one process generates, the others find the file
         return load_splits(config)
+
+
+def _initial_model(run: Run) -> Operator:
+    """The model of a run before its first step."""
+    model = new_model(run.config, run.problem)
+    is_under_way = any(run.checkpoints.glob("last-*.json"))
+    if run.config.train.start_from is not None and not is_under_way:
+        start = load_checkpoint(run.checkpoints, "start")
+        if start is None:
+            raise InputError(
+                f"{run.folder} has lost its checkpoints; remove it and train again with "
+                f"`{run.record['command']}`"
+            )
+        model.load_state_dict(start.tensors)
+    return model
 
 
 def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:

@@ -2,6 +2,7 @@
 
 import io
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,12 @@ from matplotlib.figure import Figure
 
 from cato.benchmarks import get_benchmark, view_of
 from cato.files import atomic_write
-from cato.inference.evaluate import evaluate_run
+from cato.inference.evaluate import (
+    ALL_OUTPUTS,
+    errors_by_field,
+    evaluate_run,
+    headline_figures,
+)
 from cato.models.registry import model_class
 from cato.problem import Problem
 from cato.runs.folder import Run
@@ -26,17 +32,19 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         The path of the report and the metrics of `evaluate_run`.
     """
     metrics, _, evaluation, surrogate, test = evaluate_run(run, "test")
-    errors, frame_errors = evaluation.errors, evaluation.frame_errors
+    errors, frame_errors = evaluation.headline_errors, evaluation.frame_errors
+    of_headline = _of_headline(metrics)
+    mean_predictor = headline_figures(metrics)["mean_predictor"]
     figures = {
         "training": training_curve(run.log()),
-        "errors": error_histogram(errors.numpy(), metrics["mean_predictor"]),
+        "errors": error_histogram(errors.numpy(), mean_predictor, of_headline),
     }
     if frame_errors is not None:
         figures["frame-errors"] = frame_error_curve(test.problem, frame_errors.numpy())
     order = errors.argsort().tolist()
     chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
     for label, index in chosen.items():
-        title = f"{label} sample: number {index}, error {100 * errors[index]:.2f} %"
+        title = f"{label} sample: number {index}, error{of_headline} {100 * errors[index]:.2f} %"
         figures[f"sample-{label}"] = sample_figure(surrogate, test, index, title)
     chart = chart_figure(surrogate, test)
     if chart is not None:
@@ -50,7 +58,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         description=description,
         setup=_setup(run),
         settings=json.dumps(settings, indent=2),
-        errors=_errors(metrics) | _field_errors(metrics),
+        errors=_errors(metrics),
         images={name: _save(figure, run.folder, name) for name, figure in figures.items()},
         band=metrics["band"],
         band_widths=_band_widths(metrics["band"]),
@@ -93,10 +101,9 @@ def _subject(run: Run) -> tuple[str, str]:
 def _verdict(metrics: dict[str, Any]) -> str:
     """The result in a sentence."""
     solver, surrogate = metrics["solver_seconds_per_sample"], metrics["seconds_per_sample"]
-    headline = metrics["headline"]
-    shown = metrics if headline is None else metrics["fields"][headline]
+    shown = headline_figures(metrics)
     error = (
-        f"Test error{f' of the {headline}' if headline else ''} {_percent(shown['relative_l2'])} "
+        f"Test error{_of_headline(metrics)} {_percent(shown['relative_l2'])} "
         f"(relative L2, mean of {metrics['num_samples']} held-out samples"
         f"{_compared(shown)}); {1000 * surrogate:.3g} ms per sample"
     )
@@ -124,27 +131,29 @@ def _percent(error: float | None) -> str:
     return "not finite" if error is None else f"{100 * error:.2f} %"
 
 
-def _compared(field: dict[str, float | None]) -> str:
+def _of_headline(metrics: Mapping[str, Any]) -> str:
+    """Which error it is, if not that of all outputs."""
+    return "" if metrics["headline"] is None else f" of the {metrics['headline']}"
+
+
+def _compared(field: Mapping[str, Any]) -> str:
     """A clause with the error of the training mean, if it is known."""
     mean = field["mean_predictor"]
     return "" if mean is None else f"; the training mean has {_percent(mean)}"
 
 
-def _field_errors(metrics: dict[str, Any]) -> dict[str, str]:
-    """Error of each field, if there are several."""
-    fields = metrics["fields"] if len(metrics["fields"]) > 1 else {}
-    return {name: _percent(of["relative_l2"]) + _compared(of) for name, of in fields.items()}
-
-
 def _errors(metrics: dict[str, Any]) -> dict[str, str]:
-    errors = {
-        "mean": metrics["relative_l2"],
-        "median": metrics["median"],
-        "90 % of samples below": metrics["p90"],
-        "worst": metrics["worst"],
-        "predicting the training mean": metrics["mean_predictor"],
+    """Error of each field, and how that of the first is distributed over the samples."""
+    fields = errors_by_field(metrics)
+    headline, first = next(iter(fields.items()))
+    shares = {"median": "median", "90 % of samples below": "p90", "worst": "worst"}
+    return {
+        **{
+            f"mean, {name}": _percent(of["relative_l2"]) + _compared(of)
+            for name, of in fields.items()
+        },
+        **{f"{words}, {headline}": _percent(first[key]) for words, key in shares.items()},
     }
-    return {name: f"{100 * error:.2f} %" for name, error in errors.items() if error is not None}
 
 
 def _band_widths(band: dict[str, Any] | None) -> dict[str, str]:
@@ -178,8 +187,8 @@ def training_curve(log: list[dict[str, Any]]) -> Figure:
     return figure
 
 
-def error_histogram(errors: np.ndarray, mean_predictor: float | None) -> Figure:
-    """Distribution of the relative error over the samples."""
+def error_histogram(errors: np.ndarray, mean_predictor: float | None, of_field: str = "") -> Figure:
+    """Distribution of the relative error over the samples; `of_field` says of what it is."""
     figure, axes = new_figure(1, 1, (5.0, 3.0))
     (panel,) = axes.flat
     panel.hist(100 * errors, bins=min(30, max(5, len(errors) // 5)), color="tab:blue", alpha=0.8)
@@ -187,7 +196,7 @@ def error_histogram(errors: np.ndarray, mean_predictor: float | None) -> Figure:
     panel.axvline(mean, color="black", label=f"mean {mean:.2f} %")
     if mean_predictor is not None:
         panel.plot([], [], " ", label=f"training mean as answer: {100 * mean_predictor:.1f} %")
-    panel.set(xlabel="relative L2 error of a sample (%)", ylabel="samples")
+    panel.set(xlabel=f"relative L2 error{of_field} in a sample (%)", ylabel="samples")
     panel.legend(frameon=False)
     return figure
 
@@ -199,7 +208,8 @@ def frame_error_curve(problem: Problem, frame_errors: np.ndarray) -> Figure:
     view = view_of(problem)
     times = [view.time(step) for step in range(len(frame_errors))]
     panel.plot(times, 100 * frame_errors, ".-")
-    panel.set(xlabel=view.time_label, ylabel="relative L2 error of a frame (%)")
+    of_all = f", {ALL_OUTPUTS}" if problem.num_outputs > 1 else ""
+    panel.set(xlabel=view.time_label, ylabel=f"relative L2 error of a frame{of_all} (%)")
     finite = frame_errors[np.isfinite(frame_errors)]  # infinite where the true frame is zero
     panel.set_ylim(0, 108 * finite.max() if finite.any() else None)
     return figure

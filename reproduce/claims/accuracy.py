@@ -1,4 +1,9 @@
-"""CATO has the lowest error on every benchmark (paper, Table 1 and abstract)."""
+"""CATO has the lowest error on every benchmark (paper, Table 1 and abstract).
+
+Claims with a number of the paper are judged by its metric, the error of all outputs jointly. Where
+a benchmark has another headline, the details have that too. Mean ranks, which the paper does not
+quantify, are those of the headlines, as in the tables.
+"""
 
 import math
 from collections import Counter
@@ -7,10 +12,11 @@ from statistics import mean
 from typing import NamedTuple
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.inference.evaluate import ALL_OUTPUTS
 from cato.models.registry import model_class
 from reproduce.experiment import OURS
 from reproduce.paper import PAPER, PaperNumbers
-from reproduce.results import Row, percent, setting_of
+from reproduce.results import Row, by_headline, percent, setting_of
 from reproduce.studies.compare import family, mean_ranks
 from reproduce.verdicts import (
     NOT_RUN,
@@ -69,7 +75,7 @@ def accuracy(results: Row) -> list[Claim]:
         num_learnt = sum(map(has_learnt, rivals))
         details = (
             f"rank {rank} of {len(rows)}; {num_learnt} of {len(rivals)} rivals clearly beat the "
-            f"training mean, {ours['mean_predictor']:.1%}"
+            f"training mean, {ours['mean_predictor']:.1%}{_headline(rows)}"
         )
         words = f"{_error(ours)}; best rival {_error(best)}"
         found.append(Claim(text, paper, words, setting, verdict, details))
@@ -176,6 +182,7 @@ def _pronounced(reductions: Mapping[str, Reduction], protocol: str, setting: str
 
 def _balance(rows: list[Row], protocol: str, setting: str) -> Claim:
     """Whether CATO has the lowest mean rank, beyond the spread over seeds and benchmarks."""
+    rows = by_headline(rows)
     ranks = mean_ranks(rows)
     ours = ranks.pop("cato")
     best = min(ranks, key=lambda name: ranks[name])
@@ -213,6 +220,17 @@ def _against(rival: str, rows: list[Row], protocol: str, setting: str) -> Claim:
         setting,
         combine([*verdicts, *missing]),
     )
+
+
+def _headline(rows: list[Row]) -> str:
+    """The same comparison in the headline of the benchmark, if it was measured."""
+    ranked = sorted(by_headline(rows), key=lambda row: row["relative_l2"])
+    field = ranked[0]["field"]
+    if field in ("", ALL_OUTPUTS):
+        return ""
+    ours = next(row for row in ranked if row["model"] in OURS)
+    rival = next(row for row in ranked if row["model"] not in OURS)
+    return f"; {field}: {_error(ours)}, best rival {_error(rival)}"
 
 
 def _error(row: Row) -> str:

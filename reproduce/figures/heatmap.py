@@ -11,9 +11,9 @@ from matplotlib.colors import LogNorm
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
-from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.benchmarks import BENCHMARKS
 from cato.models.registry import model_class
-from reproduce.results import Row, setting_of
+from reproduce.results import Row, by_headline, setting_of, title_with_field
 from reproduce.studies.compare import family, mean_ranks
 from reproduce.verdicts import has_learnt
 
@@ -33,15 +33,19 @@ def heatmap(comparisons: Sequence[Row]) -> Figure:
     Args:
         comparisons: Contents of the results files, all of kind compare.
     """
-    largest = max(comparisons, key=lambda results: len(results["rows"]))
-    models = sorted(ranks := mean_ranks(largest["rows"]), key=lambda name: ranks[name])
-    benchmarks = [b for b in BENCHMARKS if any(b == r["benchmark"] for r in largest["rows"])]
+    shown = [by_headline(results["rows"]) for results in comparisons]
+    largest = max(shown, key=len)
+    models = sorted(ranks := mean_ranks(largest), key=lambda name: ranks[name])
+    benchmarks = [b for b in BENCHMARKS if any(b == r["benchmark"] for r in largest)]
     size = (1.9 + len(comparisons) * (0.35 + 0.95 * len(benchmarks)), 1.6 + 0.36 * len(models))
     figure = Figure(figsize=size, layout="constrained")
     panels = figure.subplots(1, len(comparisons), squeeze=False, sharey=True)[0]
     figure.suptitle("Test error (relative L2); colour: error relative to the best of the column")
-    for panel, results in zip(panels, comparisons, strict=True):
-        _draw(panel, results, models, benchmarks)
+    for panel, results, rows in zip(panels, comparisons, shown, strict=True):
+        _draw(panel, rows, models, benchmarks)
+        protocol = "Equal epochs" if results["settings"]["minutes"] is None else "Equal time"
+        setting = setting_of(results).replace("`", "")
+        panel.set_title(f"{protocol}: {setting}", fontsize=10, pad=10)
     panels[0].set_yticks(range(len(models)), [model_class(name).title for name in models])
     scale = figure.colorbar(
         ScalarMappable(LogNorm(1, WORST), COLOURS),
@@ -55,14 +59,8 @@ def heatmap(comparisons: Sequence[Row]) -> Figure:
     return figure
 
 
-def _mappable() -> "matplotlib.cm.ScalarMappable":
-    from matplotlib.cm import ScalarMappable
-
-    return ScalarMappable(LogNorm(1, WORST), COLOURS)
-
-
-def _draw(panel: Axes, results: Row, models: list[str], benchmarks: list[str]) -> None:
-    found = {(family(row), row["benchmark"]): row for row in results["rows"]}
+def _draw(panel: Axes, rows: list[Row], models: list[str], benchmarks: list[str]) -> None:
+    found = {(family(row), row["benchmark"]): row for row in rows}
     norm = LogNorm(1, WORST, clip=True)
     for x, benchmark in enumerate(benchmarks):
         errors = [row["relative_l2"] for (_, b), row in found.items() if b == benchmark]
@@ -91,13 +89,8 @@ def _draw(panel: Axes, results: Row, models: list[str], benchmarks: list[str]) -
                 fontweight="bold" if error == best else "normal",
             )
     panel.set(xlim=(-0.5, len(benchmarks) - 0.5), ylim=(len(models) - 0.5, -0.5))
-    titles = [
-        re.sub("[ –]", lambda m: m[0].strip() + "\n", get_benchmark(name).title)
-        for name in benchmarks
-    ]
-    panel.set_xticks(range(len(benchmarks)), titles, fontsize=8.5)
+    titles = {row["benchmark"]: title_with_field(row) for row in rows}
+    broken = [re.sub("[ –]", lambda m: m[0].strip() + "\n", titles[name]) for name in benchmarks]
+    panel.set_xticks(range(len(benchmarks)), broken, fontsize=8.5)
     panel.tick_params(length=0, labelbottom=False, labeltop=True)
     panel.spines[:].set_visible(False)
-    minutes = results["settings"]["minutes"]
-    protocol = "Equal epochs" if minutes is None else "Equal time"
-    panel.set_title(f"{protocol}: {setting_of(results).replace('`', '')}", fontsize=10, pad=10)

@@ -1,8 +1,9 @@
 """Models on benchmarks: every model on every benchmark, in one table.
 
-With the recipes' epochs, or in the same time for all (`minutes`). The checkpoint is chosen on the
-validation split, and so are the rivals that are trained with more seeds; the test split is read
-once, after that.
+With the recipes' epochs, or in the same time for all (`minutes`). Several times come from one
+trunk: a longer training continues the shorter one from before its decay. The checkpoint is chosen
+on the validation split, and so are the rivals that are trained with more seeds; the test split is
+read once, after that.
 """
 
 from collections.abc import Sequence
@@ -16,21 +17,32 @@ import torch
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import read_json, write_json
-from cato.inference.evaluate import evaluate, solver_seconds
+from cato.inference.evaluate import ALL_OUTPUTS, evaluate, solver_seconds
 from cato.models.registry import default_model, model_class
 from cato.progress import note
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_splits, load_surrogate
 from cato.runs.settings import RunConfig
 from cato.viz.figures import sample_figure
+from reproduce.curves import curve_table, curves_of
 from reproduce.experiment import OURS, Experiment
 from reproduce.figures import save_figure
+from reproduce.figures.minutes import minutes_figure
 from reproduce.jobs import figures_of
-from reproduce.results import Row, by_benchmark, median_sample, outcome, percent, size_of
+from reproduce.results import (
+    Row,
+    by_benchmark,
+    by_headline,
+    median_sample,
+    outcome,
+    percent,
+    size_of,
+    title_with_field,
+)
 
 SUMMARY = (
     "rows",
-    ("benchmark", "model", "relative_l2", "spread", "mean_predictor", "epochs"),
+    ("benchmark", "model", "field", "relative_l2", "spread", "mean_predictor", "epochs"),
 )
 TIMES = "times.json"
 """In the folder of the runs: seconds per sample of surrogates, by run, and of solvers."""
@@ -48,19 +60,54 @@ def run(experiment: Experiment) -> Row:
         benchmark: models_for(benchmark, experiment.scale, experiment.models)
         for benchmark in experiment.all_benchmarks
     }
-    finished = experiment.train(plan(able, experiment, seeds[:1]))
+    finished = train_budgets(able, experiment, seeds[:1])
     if len(seeds) > 1:
-        chosen = able if rivals is None else strongest(finished, rivals)
-        finished |= experiment.train(plan(chosen, experiment, seeds[1:]))
+        chosen = able if rivals is None else strongest(finished[-1], rivals)
+        more = train_budgets(chosen, experiment, seeds[1:])
+        finished = [first | others for first, others in zip(finished, more, strict=True)]
     torch.set_num_threads(1)  # for the times
-    groups: dict[tuple[str, str], list[Run]] = {}
-    for trained in finished.values():
-        key = (trained.config.benchmark, trained.config.model_name)
-        groups.setdefault(key, []).append(trained)
+    longest = finished[-1]
     for name in able:
-        first = next(run for run in finished.values() if run.config.benchmark == name)
+        first = next(run for run in longest.values() if run.config.benchmark == name)
         draw_median(first, experiment.out / f"{name}.png")
-    return {**experiment.record(finished), "rows": [_row(group) for group in groups.values()]}
+    everything = {name: run for runs in finished for name, run in runs.items()}
+    results = {
+        **experiment.record(everything),
+        "rows": [_row(group) for group in _over_seeds(longest)],
+    }
+    if len(finished) > 1:
+        results["curves"] = [
+            {
+                "benchmark": group[0].config.benchmark,
+                "model": group[0].config.model_name,
+                "budget": minutes,
+                **outcome(group),
+            }
+            for minutes, runs in zip(experiment.minutes, finished, strict=True)
+            for group in _over_seeds(runs)
+        ]
+        results["settings"]["extrapolate"] = experiment.extrapolate
+    return results
+
+
+def train_budgets(
+    able: dict[str, list[str]], experiment: Experiment, seeds: Sequence[int]
+) -> list[dict[str, Run]]:
+    """The finished runs of every time, ascending; each extends the run of the time before."""
+    finished: list[dict[str, Run]] = []
+    for part in experiment.by_budget:
+        jobs = plan(able, part, seeds)
+        shorter = dict(zip(jobs, finished[-1], strict=True)) if finished else {}
+        finished.append(part.train(jobs, shorter))
+    return finished
+
+
+def _over_seeds(runs: dict[str, Run]) -> list[list[Run]]:
+    """The runs grouped by benchmark and model."""
+    groups: dict[tuple[str, str], list[Run]] = {}
+    for run in runs.values():
+        groups.setdefault((run.config.benchmark, run.config.model_name), []).append(run)
+    return list(groups.values())
 
 
 def plan(
@@ -136,20 +183,43 @@ def _times(run: Run) -> dict[str, float]:
 def draw_median(run: Run, path: Path) -> None:
     """Draw the test sample on which a run has its median error."""
     surrogate, test = load_surrogate(run), load_splits(run.config).test
-    errors = evaluate(surrogate, test, None).errors
+    evaluation = evaluate(surrogate, test, None)
+    errors, field = evaluation.headline_errors, evaluation.headline
     index = median_sample(errors)
     model, benchmark = model_class(run.config.model_name), get_benchmark(run.config.benchmark)
-    title = f"{model.title} on {benchmark.title}: test sample {index}, error {errors[index]:.2%}"
+    title = (
+        f"{model.title} on {benchmark.title}: test sample {index}, "
+        f"error{f' of the {field}' if field else ''} {errors[index]:.2%}"
+    )
     save_figure(sample_figure(surrogate, test, index, title), path)
+
+
+def draw(results: Row, out: Path) -> None:
+    """Error against minutes on each benchmark, if there are several times."""
+    curves = curves_of(results.get("curves", []))
+    for benchmark, found in curves.items():
+        figure = minutes_figure(found, benchmark, results["settings"])
+        save_figure(figure, out / f"minutes-{benchmark}.png")
 
 
 def page(results: Row) -> dict[str, Any]:
     """Rows of the tables."""
+    shown = by_headline(results["rows"])
+    curves = curves_of(results.get("curves", []))
+    until = results["settings"].get("extrapolate")
     return {
-        "overview": overview(results["rows"]),
+        "overview": overview(shown),
+        "curves": {name: curve_table(found, until) for name, found in curves.items()},
         "benchmarks": [
-            {"name": name, "rows": [_cells(row) for row in rows], "frames": _frames(rows)}
-            for name, found in by_benchmark(results["rows"]).items()
+            {
+                "name": name,
+                "error": f"test error, {rows[0]['field']}" if rows[0]["field"] else "test error",
+                "is_measured": rows[0]["field"] != ALL_OUTPUTS,
+                "rows": [_cells(row) for row in rows],
+                "fields": _fields(rows),
+                "frames": _frames(rows),
+            }
+            for name, found in by_benchmark(shown).items()
             for rows in [sorted(found, key=lambda row: row["relative_l2"])]
         ],
     }
@@ -168,6 +238,20 @@ def _cells(row: Row) -> list[str]:
     ]
 
 
+def _fields(rows: list[Row]) -> dict[str, Any] | None:
+    """Table with the error of every field, if all models have several."""
+    names = list(rows[0]["fields"])
+    if len(names) == 1 or any(list(row["fields"]) != names for row in rows):
+        return None
+    found = [(model_class(row["model"]).title, row["fields"]) for row in rows]
+    lines = [
+        [title, *(percent(of[name]["relative_l2"], of[name]["spread"]) for name in names)]
+        for title, of in found
+    ]
+    means = [percent(rows[0]["fields"][name]["mean_predictor"]) for name in names]
+    return {"columns": ["model", *names], "rows": [*lines, ["*training mean*", *means]]}
+
+
 def _frames(rows: list[Row]) -> list[tuple[str, str]]:
     return [
         (model_class(row["model"]).title, ", ".join(f"{e:.2%}" for e in row["frame_errors"]))
@@ -177,7 +261,7 @@ def _frames(rows: list[Row]) -> list[tuple[str, str]]:
 
 
 def overview(rows: Sequence[Row]) -> dict[str, Any]:
-    """A line for each model with its errors and mean rank, best first."""
+    """A line for each model with its errors and mean rank, best first; rows of `by_headline`."""
     benchmarks = list(by_benchmark(rows))
     errors = {(family(row), row["benchmark"]): row["relative_l2"] for row in rows}
     best = {b: min(error for (_, where), error in errors.items() if where == b) for b in benchmarks}
@@ -189,12 +273,12 @@ def overview(rows: Sequence[Row]) -> dict[str, Any]:
             cell = "/" if error is None else percent(error)
             cells.append(f"**{cell}**" if error == best[b] else cell)
         lines.append([*cells, f"{rank:.1f}"])
-    titles = [get_benchmark(b).title for b in benchmarks]
-    return {"columns": ["model", *titles, "mean rank"], "rows": lines}
+    titles = {row["benchmark"]: title_with_field(row) for row in rows}
+    return {"columns": ["model", *titles.values(), "mean rank"], "rows": lines}
 
 
 def mean_ranks(rows: Sequence[Row]) -> dict[str, float]:
-    """By model, the mean of its ranks on the benchmarks that it can do."""
+    """By model, the mean of its ranks on the benchmarks that it can do; rows of `by_headline`."""
     ranks: dict[str, list[int]] = {}
     for row in rows:
         better = [

@@ -12,9 +12,8 @@ from torch import Tensor
 
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
-from cato.inference.evaluate import solve_all
+from cato.inference.evaluate import ALL_OUTPUTS, evaluate, headline_figures, train_mean
 from cato.models.registry import default_model, model_class
-from cato.physics.metrics import relative_l2
 from cato.progress import progress_bar
 from cato.runs.folder import Run, open_run
 from cato.runs.load import load_splits, load_surrogate
@@ -22,7 +21,7 @@ from cato.viz.figures import case_of
 from reproduce.experiment import Experiment
 from reproduce.figures import save_figure
 from reproduce.figures.gallery import Answer, gallery_animation, gallery_figure
-from reproduce.jobs import figures_of, is_done
+from reproduce.jobs import is_done
 from reproduce.results import Row, median_sample, provenance_of
 from reproduce.studies.compare import models_for, plan
 
@@ -78,18 +77,19 @@ def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:
     if ours not in runs:
         raise InputError(f"the sample is chosen by {ours}; add a run of it on {benchmark}")
     _require_same_data(benchmark, runs)
-    test = load_splits(runs[ours].config).test
+    splits = load_splits(runs[ours].config)
+    test, mean_target = splits.test, train_mean(splits)
     surrogates = {name: load_surrogate(run) for name, run in runs.items()}
-    errors = {
-        name: relative_l2(solve_all(surrogate, test), test.targets, test.mask)
-        for name, surrogate in surrogates.items()
-    }
+    found = {name: evaluate(model, test, mean_target) for name, model in surrogates.items()}
+    errors = {name: evaluation.headline_errors for name, evaluation in found.items()}
     index = median_sample(errors[ours])
     answers = [
         Answer(model_class(name).title, case_of(test, index, model), errors[name][index].item())
         for name, model in surrogates.items()
     ]
+    field = found[ours].headline
     title = f"{get_benchmark(benchmark).title}, test sample {index}"
+    title += f", error of the {field}" if field else ""
     save_figure(gallery_figure(answers, title), out / f"gallery-{benchmark}.png")
     is_animated = problem.time == "rollout"
     if is_animated:
@@ -100,9 +100,10 @@ def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:
         "sample": index,
         "chosen_by": ours,
         "num_samples": len(test),
-        "mean_predictor": figures_of(runs[ours])["mean_predictor"],
-        "errors": {name: found[index].item() for name, found in errors.items()},
-        "mean_errors": {name: found.mean().item() for name, found in errors.items()},
+        "field": field,
+        "mean_predictor": headline_figures(found[ours].to_dict())["mean_predictor"],
+        "errors": {name: of_model[index].item() for name, of_model in errors.items()},
+        "mean_errors": {name: of_model.mean().item() for name, of_model in errors.items()},
         "beaten": {name: _share_beaten(errors[ours], errors[name]) for name in errors},
         "animated": is_animated,
         "provenance": provenance_of(list(runs.values()))
@@ -140,12 +141,20 @@ def page(results: Row) -> dict[str, Any]:
             {
                 "name": name,
                 "ours": title,
+                "field": _field(row),
                 "rows": table,
                 "caption": _caption(row),
                 "animated": row["animated"],
             }
         )
     return {"benchmarks": benchmarks}
+
+
+def _field(row: Row) -> str:
+    """Which error it is, for the header of a table."""
+    if not get_benchmark(row["benchmark"]).headline:
+        return ""
+    return f", {row.get('field') or ALL_OUTPUTS}"  # not in results of version 0.1
 
 
 def _caption(row: dict[str, Any]) -> str:

@@ -42,7 +42,7 @@ def session(tmp_path_factory) -> SimpleNamespace:
     done = subprocess.run(
         [sys.executable, ROOT / "tests/benchmarks/toy_session.py"],
         cwd=work,
-        env=os.environ | {"PYTHONPATH": str(root), "OMP_NUM_THREADS": "1"},
+        env=os.environ | {"PYTHONPATH": str(root)},
         capture_output=True,
         text=True,
         timeout=240,

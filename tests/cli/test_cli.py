@@ -386,19 +386,18 @@ def test_read_only_folder(data_root, tmp_path, capsys):
     assert f"cannot write into {locked}" in message
 
 
-def test_no_room_for_a_checkpoint(data_root, tmp_path):
+@pytest.fixture
+def no_large_files():
     """The system refuses the write itself: no file of this process may grow beyond 1 MB."""
+    limit, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, most))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, most))
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10**6, 10**6))
 
+@pytest.mark.usefixtures("no_large_files")
+def test_no_room_for_a_checkpoint(data_root, tmp_path, capsys):
     arguments = ["train", "darcy", "--scale", "smoke", *TINY, *paths(data_root, tmp_path / "run")]
-    arguments += ["--model.width", "64", "--model.depth", "4"]
-    done = subprocess.run(
-        [sys.executable, "-m", "cato", *arguments],
-        preexec_fn=limit, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 2, done.stderr
-    assert "cannot write" in done.stderr.splitlines()[-1]
-    assert "Traceback" not in done.stderr
+    message = error_of(capsys, *arguments, "--model.width", 64, "--model.depth", 4)
+    assert "cannot write" in message
     assert not list((tmp_path / "run" / "checkpoints").glob(".*"))

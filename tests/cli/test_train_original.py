@@ -9,7 +9,7 @@ import pytest
 from cato.cli import main
 
 NUM_SAMPLES = 1200
-TINY = ["--model.width", "8", "--model.depth", "1", "--model.slices", "4"]
+TINY = ["--model", "transolver", "--model.width", "8", "--model.depth", "1", "--model.slices", "4"]
 FAST = ["--train.batch-size", "8", "--train.minutes", "0.01", "--train.accelerator", "cpu"]
 
 

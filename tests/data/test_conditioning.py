@@ -12,7 +12,14 @@ from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset
 from cato.data.normalise import Normaliser, deviations, index_coords
 from cato.errors import InputError
+from cato.models.baselines.f_fno import FFNO
+from cato.models.baselines.fno import FNO
+from cato.models.baselines.geo_fno import GeoFNO
+from cato.models.baselines.lsm import LSM
+from cato.models.baselines.ono import ONO
+from cato.models.baselines.transolver import Transolver
 from cato.problem import Conditioning, Problem
+from cato.runs.settings import DataConfig
 
 SHAPE = (6, 5)
 
@@ -158,6 +165,25 @@ def test_mesh_inputs_tell_meshes_apart():
     assert index.aminmax() == (-1, 1)
 
 
+def test_models_published_with_node_indices_get_them_on_meshes():
+    """With the published conditioning; the recommended one has them for every model."""
+    published = DataConfig(conditioning="published")
+    data = samples()
+    for model in (FNO, FFNO, LSM, ONO, GeoFNO):
+        problem = published.condition(data, model)
+        assert problem.conditioning == Conditioning(index_inputs=True)
+        assert problem.seen_by_network.inputs == ("a", "b", "index0", "index1")
+    assert published.condition(data, Transolver).conditioning == Conditioning()
+    assert published.condition(samples(geometry="cloud"), FNO).conditioning == Conditioning()
+    auto = DataConfig().condition(data, FNO)
+    assert auto == DataConfig().condition(data, Transolver)
+    assert auto.has_index_inputs
+    indexed = replace(data, problem=problem)
+    batch = indexed.batch([0, 1])
+    features = Normaliser.fit(indexed).encode_inputs(batch.inputs, batch.coords, SHAPE)
+    assert torch.equal(features[1, :, 2:], index_coords(SHAPE, (False, False)))
+
+
 def test_index_coordinates_of_a_periodic_axis_close():
     index = index_coords((8, 3), (True, False)).unflatten(0, (8, 3))
     steps = (index.roll(-1, 0) - index)[..., :2].norm(dim=-1)
@@ -212,7 +238,9 @@ def test_recommended_for_rollouts(growth, reference):
     steps = torch.from_numpy(rng.normal(size=data.targets.shape)).float()
     first = data.inputs[:, None]
     targets = first + growth * steps.cumsum(1) if growth < 1 else steps
-    assert recommend(replace(data, targets=targets)).conditioning.reference == reference
+    conditioning, reasons = recommend(replace(data, targets=targets))
+    assert conditioning == Conditioning(reference, mesh_inputs=True)
+    assert "a rollout" in reasons["positions"]  # these samples do not share their mesh
 
 
 def test_noise_about_zero_keeps_the_mean_of_the_channel():

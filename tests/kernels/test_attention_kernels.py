@@ -26,7 +26,7 @@ def rotated(x: Tensor, turn: Tensor) -> Tensor:
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-2)
 
 
-def formula(qkv: Tensor, turns: list[Tensor], heads: int) -> Tensor:
+def formula(qkv: Tensor, turns: list[Tensor], heads: int, turn_values: bool = False) -> Tensor:
     """Attention of all nodes to all nodes, with the weight of those off the line set to zero."""
     batch, *mesh, channels = qkv.shape
     width = 2 * turns[0].shape[-2] * heads
@@ -43,7 +43,11 @@ def formula(qkv: Tensor, turns: list[Tensor], heads: int) -> Tensor:
             on_line = (position[:, None, others] == position[None, :, others]).all(-1)
             scores = torch.einsum("ihd,jhd->hij", rotated(q, turn), rotated(k, turn))
             scores = (scores / math.sqrt(q.shape[-1])).masked_fill(~on_line, -math.inf)
-            parts.append(torch.einsum("hij,jhd->ihd", scores.softmax(-1), v).flatten(1))
+            values = rotated(v, turn) if turn_values else v
+            line = torch.einsum("hij,jhd->ihd", scores.softmax(-1), values)
+            if turn_values:
+                line = rotated(line, turn * turn.new_tensor((1.0, -1.0)))
+            parts.append(line.flatten(1))
         samples.append(torch.cat(parts, dim=-1))
     return torch.stack(samples).unflatten(1, mesh)
 
@@ -65,21 +69,24 @@ def inputs(
     return qkv, turns
 
 
-def with_gradients(function, qkv: Tensor, turns: list[Tensor], heads: int) -> list[Tensor]:
+def with_gradients(
+    function, qkv: Tensor, turns: list[Tensor], heads: int, **options: bool
+) -> list[Tensor]:
     """The result, and its gradients for a fixed weighting with respect to qkv and every turn."""
     leaves = [x.detach().clone().requires_grad_() for x in (qkv, *turns)]
-    out = function(leaves[0], leaves[1:], heads)
+    out = function(leaves[0], leaves[1:], heads, **options)
     weight = torch.cos(torch.arange(out.numel(), dtype=torch.float64)).reshape(out.shape)
     return [out.detach(), *torch.autograd.grad(out, leaves, weight.to(out.dtype))]
 
 
 def assert_equals_formula(
-    qkv: Tensor, turns: list[Tensor], heads: int, tolerance: float = 1e-5
+    qkv: Tensor, turns: list[Tensor], heads: int, tolerance: float = 1e-5, **options: bool
 ) -> None:
     """Result and all gradients, to a tolerance relative to the largest element, or to 1."""
-    exact = with_gradients(formula, qkv.double(), [turn.double() for turn in turns], heads)
+    doubles = [turn.double() for turn in turns]
+    exact = with_gradients(formula, qkv.double(), doubles, heads, **options)
     for ours, reference in zip(
-        with_gradients(axial_attention, qkv, turns, heads), exact, strict=True
+        with_gradients(axial_attention, qkv, turns, heads, **options), exact, strict=True
     ):
         scale = max(1.0, reference.abs().max().item())
         torch.testing.assert_close(ours.double(), reference, rtol=0, atol=tolerance * scale)
@@ -101,6 +108,22 @@ def assert_equals_formula(
 def test_equals_the_formula(mesh, size, heads, shared, batch, seed):
     qkv, turns = inputs(mesh, size, heads, shared=shared, batch=batch, seed=seed)
     assert_equals_formula(qkv, turns, heads)
+
+
+@settings(max_examples=20, deadline=None)
+@given(
+    mesh=st.one_of(
+        st.tuples(st.integers(1, 90)), st.tuples(st.integers(1, 19), st.integers(1, 19))
+    ),
+    size=st.sampled_from((2, 8, 12, 18, 32)),
+    shared=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+def test_turned_values_equal_the_formula(mesh, size, shared, seed):
+    """For rotations proper, since only those can be turned back."""
+    qkv, turns = inputs(mesh, size, 2, shared=shared, batch=2, seed=seed)
+    turns = [torch.nn.functional.normalize(turn, dim=-1) for turn in turns]
+    assert_equals_formula(qkv, turns, 2, turn_values=True)
 
 
 @pytest.mark.parametrize("length", [63, 64, 65, 128, 515])
@@ -239,5 +262,5 @@ def test_without_a_writable_folder_code_is_not_kept(monkeypatch):
         return njit(**options)
 
     monkeypatch.setattr("numba.njit", read_only)
-    lines = attention_loops.Lines(6, 5, 3, 1, 0, 0)
+    lines = attention_loops.Lines(6, 5, 3, 1, 0, 0, False)
     assert jit.compiled(attention_loops.first_node.py_func)(lines, 4) == 16

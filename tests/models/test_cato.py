@@ -84,6 +84,34 @@ def test_every_head_turns_alike():
     torch.testing.assert_close(turned[:, :4], turned[:, 4:])
 
 
+@settings(max_examples=10, deadline=None)
+@given(st.floats(-3, 3), st.booleans(), seeds)
+def test_turned_values_depend_on_the_chart_difference_only(shift, own_projections, seed):
+    torch.manual_seed(seed)
+    attention = AxialAttention(8, 2, (0, 1), not own_projections, turn_values=True).double()
+    h, p = torch.randn(1, 4, 5, 8).double(), torch.rand(1, 4, 5).double()
+    omega = 10 * frequencies(4, 100.0).double()
+
+    def attended(p):
+        return attention(h, 2 * [rotation(p, omega)])
+
+    torch.testing.assert_close(attended(p + shift), attended(p))
+    assert not torch.allclose(attended(2 * p), attended(p))
+
+
+def test_our_variant_closes_over_the_seam_of_a_torus():
+    """A period further is the same place; the paper's chart is of an interval."""
+    shape = (6, 5)
+    problem = problem_of(shape, periodic=(True, False), period=(2.0, None))
+    coords = torch.rand(1, 30, 2).double()
+    further = coords + torch.tensor((2.0, 0.0)).double()
+    for variant in ("ours", "paper"):
+        model = Cato(CatoConfig(8, 1, variant=variant, heads=2), problem).double()
+        ours, there = (model.rotations(x, shape) for x in (coords, further))
+        closes = [torch.allclose(a, b) for a, b in zip(ours, there, strict=True)]
+        assert closes[0] == (variant == "ours")
+
+
 @pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (2, 1)])
 @pytest.mark.parametrize("share_qkv", [True, False])
 def test_attention_along_some_axes_is_the_sum_over_them(axes, share_qkv):

@@ -28,7 +28,7 @@ def loop_reference(layer, x, f, mask):
             for g in range(w.shape[1]):
                 real = np.flatnonzero(mask[b])
                 total = sum(w[n, g] for n in real)
-                tokens.append(sum(w[n, g] * f[b, n, channels] for n in real) / total)
+                tokens.append(sum(w[n, g] * f[b, n, channels] for n in real) / (total + 1e-5))
             z = np.stack(tokens)
             q, k, v = (z @ p[f"{name}.weight"].T for name in ("query", "key", "value"))
             z = softmax(q @ k.T / np.sqrt(size)) @ v

@@ -9,7 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cato.errors import InputError
-from cato.physics.metrics import relative_l2, relative_l2_per_frame, summarise
+from cato.physics.metrics import (
+    relative_l2,
+    relative_l2_per_field,
+    relative_l2_per_frame,
+    summarise,
+)
 
 
 @pytest.mark.parametrize("shape", [(4, 7, 2), (3, 5, 7, 1)])
@@ -39,6 +44,19 @@ def test_frames_by_themselves_and_jointly() -> None:
     torch.testing.assert_close(frames[:, 2], relative_l2(prediction[:, 2], target[:, 2]))
     sizes = target.square().sum((2, 3))
     joint = ((frames.square() * sizes).sum(1) / sizes.sum(1)).sqrt()
+    torch.testing.assert_close(relative_l2(prediction, target), joint)
+
+
+def test_fields_by_themselves_and_jointly() -> None:
+    """Fields that part the channels make up the joint error, weighted by their sizes."""
+    prediction, target = torch.randn(2, 4, 6, 3), torch.randn(2, 4, 6, 3)
+    target[..., 0] *= 100
+    fields = relative_l2_per_field(prediction, target, {"large": [0], "small": [1, 2]})
+    torch.testing.assert_close(fields["small"], relative_l2(prediction[..., 1:], target[..., 1:]))
+    sizes = torch.stack(
+        [target[..., :1].square().sum((1, 2, 3)), target[..., 1:].square().sum((1, 2, 3))]
+    )
+    joint = ((torch.stack(list(fields.values())).square() * sizes).sum(0) / sizes.sum(0)).sqrt()
     torch.testing.assert_close(relative_l2(prediction, target), joint)
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -14,11 +15,12 @@ from trials import trial
 from cato.errors import InputError
 from cato.runs.folder import open_run
 from cato.runs.settings import build_settings
+from cato.training.train import train
 from reproduce.experiment import Experiment, load
 from reproduce.jobs import figures_of, is_done, run_jobs
-from reproduce.results import PROVENANCE, outcome
+from reproduce.results import PROVENANCE, by_headline, outcome
 from reproduce.runner import run
-from reproduce.step_timing import in_equal_time, measure_speeds, speed_key
+from reproduce.step_timing import _training, in_equal_time, measure_speeds, speed_key
 from reproduce.studies.compare import models_for, plan, strongest
 
 EPOCHS = 120
@@ -44,6 +46,21 @@ def test_a_row_summarises_its_runs(study):
     assert row["spread"] == pytest.approx(abs(errors[0] - errors[1]) / 2**0.5)
     assert row["epochs"] == 3
     assert json.loads((root / "out/compare.json").read_text()) == results
+
+
+def test_a_row_has_the_errors_of_all_fields_if_all_its_runs_have(study, tmp_path):
+    root, _, results = study
+    (row,) = results["rows"]
+    assert {key: row[key] for key in row["fields"]["u"]} == row["fields"]["u"]
+    shutil.copytree(root / "runs", tmp_path / "runs")
+    runs = [open_run(path.parent) for path in sorted((tmp_path / "runs").glob("*/job.json"))]
+    figures = figures_of(runs[1])
+    del figures["fields"], figures["headline"]  # as version 0.1 wrote it
+    (runs[1].folder / "job.json").write_text(json.dumps(figures))
+    assert outcome(runs)["fields"] == {}
+    assert outcome(runs)["errors"] == row["errors"]
+    (shown,) = by_headline([row | outcome(runs)])
+    assert (shown["field"], shown["relative_l2"]) == ("", row["relative_l2"])
 
 
 def test_a_row_says_where_it_comes_from(study):
@@ -107,8 +124,8 @@ def test_a_failing_job_stops_no_other(study, tmp_path):
         ({"seeds": (1, 1)}, "each once; got 1, 1"),
         ({"share": 0.0}, "share must be above 0"),
         ({"share": 2.0}, "at most 1; got 2"),
-        ({"minutes": 0.0}, "minutes must be above 0"),
-        ({"minutes": 1.0, "share": 0.5}, "not both"),
+        ({"minutes": (0.0,)}, "minutes must be above 0"),
+        ({"minutes": (1.0,), "share": 0.5}, "not both"),
     ],
 )
 def test_experiments_that_make_no_sense(options, message):
@@ -120,7 +137,7 @@ def test_equal_time_is_that_of_a_cpu(study, monkeypatch):
     _, experiment, _ = study
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
     with pytest.raises(InputError, match="hide the GPUs"):
-        replace(experiment, minutes=1.0).train(plan({"darcy": ["cato"]}, experiment, (0,)))
+        replace(experiment, minutes=(1.0,)).train(plan({"darcy": ["cato"]}, experiment, (0,)))
 
 
 @pytest.mark.slow
@@ -200,7 +217,7 @@ def test_equal_time_and_the_rivals_with_more_seeds(study, tmp_path):
         experiment,
         name="time",
         models=("cato", "fno", "f_fno"),
-        minutes=0.05,
+        minutes=(0.05,),
         rivals=1,
         runs=tmp_path,
         out=tmp_path / "out",
@@ -245,6 +262,24 @@ def test_steps_are_timed_once_on_the_real_training(study, tmp_path):
     assert again == speeds == json.loads((tmp_path / "speeds.json").read_text())
     fitted = in_equal_time(jobs, 1.0, tmp_path, 1)
     assert {c.train.steps for c in fitted.values()} == {int(60 / speeds[key])}
+
+
+def test_the_timed_training_has_the_conditioning_of_the_real_one(config_with, tmp_path):
+    config = config_with(data={"reference": "node"}, train={"steps": 1})
+    run = train(config, tmp_path / "run")
+    with _training(config) as timed:
+        assert timed.train_set.problem == timed.surrogate.problem == run.problem
+    assert run.problem.conditioning.reference == "node"
+    published = config_with(data={"conditioning": "published"}, train={"steps": 1})
+    assert speed_key(published) != speed_key(config)
+
+
+@pytest.mark.parametrize("same", [{"seed": 7}, {"schedule": "wsd"}, {"steps": 9}])
+def test_what_a_step_does_not_depend_on_is_timed_once(same):
+    config = build_settings("darcy", "smoke", "cato")
+    changed = replace(config, train=replace(config.train, **same))
+    assert speed_key(changed) == speed_key(config)
+    assert speed_key(replace(config, train=replace(config.train, clip=0.0))) != speed_key(config)
 
 
 @pytest.mark.slow

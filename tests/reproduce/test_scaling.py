@@ -29,7 +29,7 @@ def test_one_quantity_at_a_time_and_the_recipe_once():
         few = by_axis[model, "samples", 225]
         assert data_spec(few).counts == {"train": 225, "validation": 100, "test": 200}
         assert few.train == base.train  # as many steps as with all samples
-        assert base.train.steps == 14 * 225 / 2
+        assert base.train.steps == base.train.epochs * 225 / 2
         assert data_spec(by_axis[model, "resolution", 43]).problem.shape == (43, 43)
         assert by_axis[model, "width", 128].model.width == 128
 

@@ -26,12 +26,14 @@ from cato.cli.parsing import parse, split_overrides
 from cato.data.sampling import generate_sample
 from cato.errors import InputError
 from cato.inference.conformal import load_band
+from cato.inference.evaluate import ALL_ERRORS
 from cato.inference.predict import predict_file
 from cato.runs import folder as runs
 from cato.runs.folder import PRETRAINED, open_run, pretrained_names
 from cato.runs.load import data_spec, load_surrogate
 from cato.runs.settings import DataConfig, build_settings, run_config
 from cato.training.train import train
+from reproduce.experiment import Experiment
 
 ROOT = Path(__file__).parents[2]
 MAX_BYTES = 15e6
@@ -162,9 +164,10 @@ def test_the_band_belongs_to_the_weights_and_covers_about_what_it_promises(name)
 @each_model
 def test_the_card_says_what_was_evaluated(name):
     card, figures = pretrained_card(name), figures_of(name)
-    assert {key: card[key] for key in ("relative_l2", "worst", "mean_predictor")} == {
-        key: figures[key] for key in ("relative_l2", "worst", "mean_predictor")
-    }
+    assert {key: card[key] for key in ALL_ERRORS} == {key: figures[key] for key in ALL_ERRORS}
+    headline = {"plasticity": "displacement"}.get(name)
+    assert card["headline"] == headline
+    assert set(card["fields"]) == {*card["outputs"], *([headline] if headline else [])}
     assert card["covered_samples"] == figures["band"]["covered_samples"]
     parameters = load_surrogate(open_run(PRETRAINED / name)).model.parameters()
     assert card["parameters"] == sum(p.numel() for p in parameters)
@@ -180,6 +183,17 @@ def test_the_list_on_the_command_line(capsys):
     Pretrained(json=True).run()
     listed = json.loads(capsys.readouterr().out)["pretrained"]
     assert [row["name"] for row in listed] == list(BENCHMARKS)
+    fields = figures_of("plasticity")["fields"]
+    (plasticity,) = (row for row in listed if row["name"] == "plasticity")
+    assert list(plasticity["test_error"].items()) == [
+        ("displacement", fields["displacement"]["relative_l2"]),
+        ("all outputs", figures_of("plasticity")["relative_l2"]),
+    ]
+    assert plasticity["training_mean"]["displacement"] == fields["displacement"]["mean_predictor"]
+    Pretrained("plasticity").run()
+    shown = capsys.readouterr().out
+    error = f"{fields['displacement']['relative_l2']:.4g}"
+    assert shown.index(error) < shown.index(f"{figures_of('plasticity')['relative_l2']:.4g}")
     Pretrained("darcy", json=True).run()
     card = json.loads(capsys.readouterr().out)
     assert card["relative_l2"] == figures_of("darcy")["relative_l2"]
@@ -215,7 +229,7 @@ def tiny(script, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         run = train(run_config(values, "test"), Path("trained"))
-        script.package(run, Path("library/darcy"))
+        script.package(run, Path("library/darcy"), {0: 0.5})
     return folder
 
 
@@ -243,10 +257,72 @@ def test_an_unfinished_run_and_other_data_are_not_shipped(script, shipped):
     run = open_run("trained")
     run.write_log(run.log()[:1])
     with pytest.raises(InputError, match="not trained to the end"):
-        script.package(run, shipped)
+        script.package(run, shipped, {})
     elsewhere = replace(run.config, data=replace(run.config.data, root="elsewhere"))
     with pytest.raises(InputError, match=r"in \./data"):
-        script.package(replace(run, config=elsewhere), shipped)
+        script.package(replace(run, config=elsewhere), shipped, {})
+
+
+def test_of_several_seeds_the_median_is_shipped_and_all_are_recorded(
+    script, shipped, monkeypatch, capsys
+):
+    library, results = Path("new").resolve(), Path("results").resolve()
+    monkeypatch.setattr(script, "PRETRAINED", library)
+    for module in (script, sys.modules["tools.results"]):
+        monkeypatch.setattr(module, "RESULTS", results)
+    monkeypatch.setattr(sys.modules["tools.results"], "ROOT", results.parent)
+    config = open_run("trained").config
+    trainings = [replace(config.train, seed=seed, epochs=1) for seed in (0, 1, 2)]
+    seeds = [train(replace(config, train=t), Path(f"seed{t.seed}")) for t in trainings]
+    for run, error in zip(seeds, (0.3, 0.1, 0.2), strict=True):  # as the queue leaves them
+        fields = {"u": dict.fromkeys(ALL_ERRORS[2:], error)}
+        figures = {"headline": None, "fields": fields, **fields["u"]}
+        (run.folder / "job.json").write_text(json.dumps(figures))
+    script.package_median(seeds)
+    record = json.loads((library / "darcy/run.json").read_text())
+    assert record["config"]["train"]["seed"] == 2
+    assert record["test_error_by_seed"] == {"0": 0.3, "1": 0.1, "2": 0.2}
+    rows = json.loads((results / "pretrained.json").read_text())["rows"]
+    assert [(row["seed"], row["relative_l2"], row["is_shipped"]) for row in rows] == [
+        (0, 0.3, False), (1, 0.1, False), (2, 0.2, True)
+    ]  # fmt: skip
+    assert all(row["data"] == run.record["data"] for row, run in zip(rows, seeds, strict=True))
+    script.package_median([open_run("trained")])  # a benchmark's rows are replaced together
+    (row,) = json.loads((results / "pretrained.json").read_text())["rows"]
+    assert row["is_shipped"]
+    before = files_in(library)
+    for others in ([open_run("trained"), seeds[1]], [seeds[0], seeds[0]]):
+        with pytest.raises(InputError, match="must differ in the seed and in no other setting"):
+            script.package_median(others)
+    assert files_in(library) == before
+
+
+def test_a_shipped_model_is_measured_again(script, shipped, monkeypatch):
+    monkeypatch.setattr(script, "PRETRAINED", shipped.parent)
+    for name in ("pages", "draw_median", "write_pages"):
+        monkeypatch.setattr(script, name, lambda *_: {})
+    before = json.loads((shipped / "evaluation.json").read_text())
+    (shipped / "evaluation.json").write_text("{}")
+    monkeypatch.setattr("sys.argv", ["pretrained", "--evaluate", "--benchmarks", "darcy"])
+    monkeypatch.setattr(script, "ROOT", shipped.parent.parent)
+    monkeypatch.setattr(script, "PAGE", shipped.parent / "page.md")
+    others = files_in(shipped)
+    script.main()
+    after = json.loads((shipped / "evaluation.json").read_text())
+    assert {key: after[key] for key in ALL_ERRORS} == {key: before[key] for key in ALL_ERRORS}
+    del others["evaluation.json"]
+    assert others.items() <= files_in(shipped).items()
+
+
+def test_the_seeds_are_trained_as_jobs_of_the_recipe(script, monkeypatch):
+    asked = {}
+    monkeypatch.setattr(Experiment, "train", lambda self, jobs: asked.update(jobs) or {})
+    script.train_seeds(["darcy", "elasticity"])
+    assert list(asked) == [f"{b}-seed{s}" for s in (0, 1, 2) for b in ("darcy", "elasticity")]
+    for name, config in asked.items():
+        benchmark, seed = name.split("-seed")
+        changes = {"train": {"seed": int(seed)}}
+        assert config == build_settings(benchmark, "small", None, changes)
 
 
 def test_nothing_is_written_into_the_library(shipped):

@@ -11,6 +11,7 @@ from fastapi.testclient import TestClient
 
 from cato.benchmarks import BENCHMARKS
 from cato.inference.conformal import Band, load_band, save_band
+from cato.inference.evaluate import ALL_ERRORS
 from cato.runs.checkpoint import load_checkpoint
 from cato.runs.folder import PRETRAINED, open_run
 from cato.runs.settings import build_settings, run_config
@@ -125,10 +126,18 @@ def test_without_a_run_all_pretrained_models_are_served_and_explored(tmp_path, m
         widths = model.band.on_mesh(model.problem, model.problem.shape)
         assert widths.size >= expected.numel()
         figures = json.loads((run.source / "evaluation.json").read_text())
-        assert model.about["test_error"]["relative_l2"] == figures["relative_l2"]
+        errors = model.about["test_error"]
+        assert errors == {key: figures[key] for key in ALL_ERRORS}
         assert model.about["band"] == figures["band"]
     with TestClient(create_app(models)) as client:
         assert client.get("/", follow_redirects=False).headers["location"] == "/explorer/"
         shown = client.get("/explorer/api/benchmarks").json()["benchmarks"]
         assert [benchmark["name"] for benchmark in shown] == list(BENCHMARKS)
+        (model,) = next(b["models"] for b in shown if b["name"] == "plasticity")
+        fields = [error["field"] for error in model["testErrors"]]
+        assert fields == ["displacement", "all outputs", "x", "y", "dx", "dy"]
+        displacement = models["plasticity"].about["test_error"]["fields"]["displacement"]
+        assert model["testErrors"][0]["error"] == displacement["relative_l2"]
+        assert model["testErrors"][0]["mean"] == displacement["mean_predictor"]
+        assert model["editor"]["headline"] == {"displacement": ["dx", "dy"]}
     assert [path.name for path in tmp_path.iterdir()] == ["darcy"]

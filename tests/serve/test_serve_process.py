@@ -1,7 +1,6 @@
 """A server process: it starts, says where it is, refuses a port in use, and ends in order."""
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -42,7 +41,6 @@ def start(*arguments):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env=os.environ | {"OMP_NUM_THREADS": "1"},
     )
 
 

@@ -66,6 +66,31 @@ def test_a_branch_leaves_its_run_as_it_was(trained, tmp_path):
     assert resume(run.folder, {"steps": 20}).log()[-1]["loss"] == branch.log()[-1]["loss"]
 
 
+def test_the_best_weights_of_an_extension_are_not_those_of_the_decay_it_left(trained, monkeypatch):
+    """Here every epoch is worse than the one before, but for the short run's decay."""
+
+    def scripted(self):
+        in_short_decay = self.state.num_steps == 20 and self.state.step > 16
+        return 0.01 * self.state.step - (1.0 if in_short_decay else 0.0)
+
+    monkeypatch.setattr(loop.Training, "validate", scripted)
+    long, short = trained("long", 40, batch_size=6), trained("short", 20, batch_size=6)
+    assert load_checkpoint(short.checkpoints, "best").state["step"] == 20
+    branch = resume(short.folder, {"steps": 40}, short.folder.with_name("branch"))
+    for extended in (branch, resume(short.folder, {"steps": 40})):
+        ours, theirs = (load_checkpoint(r.checkpoints, "best") for r in (extended, long))
+        assert ours.state["step"] == theirs.state["step"] == 4
+        assert all(torch.equal(ours.tensors[name], theirs.tensors[name]) for name in theirs.tensors)
+
+
+def test_an_extended_run_says_from_where(trained):
+    short = trained("short", 10)
+    trunk = load_checkpoint(short.checkpoints, "trunk").state
+    branch = resume(short.folder, {"steps": 20}, short.folder.with_name("branch"))
+    assert "branch" not in open_run(short.folder).record
+    assert open_run(branch.folder).record["branch"] == {"step": 8, "seconds": trunk["seconds"]}
+
+
 def test_an_extension_that_is_killed_resumes(trained, monkeypatch):
     long, short = trained("long", 20), trained("short", 10)
     original = loop.Training.step

@@ -3,14 +3,23 @@
     z = Σ_axis F_axis⁻¹[R_axis(k) F_axis[h](k)],     u = W₂ ReLU(W₁ z + b₁) + b₂,     h ← h + u
 
 with one-dimensional transforms along each mesh axis, k below the axis's modes, and a feed-forward
-network four times as wide as the state, its matrices normalised by rows with a learned size. The
-output is read from the update u of the last layer and not from h.
+network wider than the state, its matrices normalised by rows with a learned size, as those of the
+lift and of the two linear maps that read out. The output is read from the update u of the last
+layer and not from h.
 
-Deviations: lift and projection are those of `GridOperator`; the padding is a fraction of the mesh.
+On clouds, h ← h + u + b(ξ) on the latent grid of `latent_grid` with a linear map b of its unit
+coordinates ξ; the way from the points is the transform without weights, and the output is read from
+h. The outputs for given weights are those of the published code.
+
+Deviations: the padding is a fraction of the mesh, and periodic axes have none; time is embedded,
+where the published model for plasticity has it as a third axis. See also `latent_grid`: clouds are
+scaled to the unit square and have no given shape code, and the synthesis at the points is
+conjugate symmetric.
 """
 
 from dataclasses import dataclass
 from math import sqrt
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -19,6 +28,7 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.models.layers.frames import FourierConfig, GridOperator
+from cato.models.layers.latent_grid import GeoFrame
 from cato.models.layers.mesh import smaller
 from cato.models.layers.spectral import cut, spectrum, synthesis
 from cato.models.shapes import Grid
@@ -30,7 +40,8 @@ class FFNOConfig(FourierConfig):
     """Settings of F-FNO."""
 
     modes: tuple[Count, Count] = (16, 16)  # Frequencies kept along each axis, zero included.
-    mlp_ratio: Count = 4  # Hidden width of the feed-forward networks, in units of the width.
+    mlp_ratio: Count = 4
+    """Hidden width of the feed-forward networks, in units of the width; published: 2 on clouds."""
 
 
 class AxisSpectralConv(nn.Module):
@@ -90,15 +101,27 @@ class FFNO(GridOperator, config=FFNOConfig):
 
     title, family = "F-FNO", "Fourier"
     reference = "Tran et al., Factorized Fourier Neural Operators, ICLR 2023"
+    index_inputs: ClassVar = True
+    has_first_layer: ClassVar = False
 
     def __init__(self, config: FFNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        hidden = config.mlp_ratio * config.width
+        width, hidden = config.width, config.mlp_ratio * config.width
+        if problem.geometry != "cloud":
+            self.lift = NormedLinear(2 + problem.num_inputs, width)
+            self.project = nn.Sequential(
+                NormedLinear(width, 128), NormedLinear(128, problem.num_outputs)
+            )
         self.layers = nn.ModuleList(
-            FactorizedLayer(config.width, config.modes, hidden) for _ in range(config.depth)
+            FactorizedLayer(width, config.modes, hidden) for _ in range(config.depth)
         )
 
     def body(self, x: Grid) -> Grid:
+        if isinstance(self.frame, GeoFrame):
+            place = self.frame.place_on_grid(x)
+            for layer in self.layers:
+                x = x + layer(x) + place
+            return x
         *layers, last = self.layers
         for layer in layers:
             x = x + layer(x)

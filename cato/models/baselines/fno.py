@@ -11,6 +11,7 @@ resolution; the weights R start at the size that keeps that of the signal, not a
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import nn
 from torch.nn import functional as F
@@ -31,6 +32,7 @@ class FNO(GridOperator, config=FNOConfig):
 
     title, family = "FNO", "Fourier"
     reference = "Li et al., Fourier Neural Operator for Parametric PDEs, ICLR 2021"
+    index_inputs: ClassVar = True
 
     def __init__(self, config: FNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)

@@ -3,17 +3,20 @@ deformations for PDEs on general geometries, JMLR 2023.
 
 Fourier layers on a computational grid whose unit coordinates ξ enter every layer,
 
-    h ← σ(K h + W h + b(ξ)),     b linear,  σ = GELU except after the last.
+    h ← σ(K h + W h + b(ξ)),     b linear,  σ = GELU; on meshes except after the last.
 
 On meshes the computational grid is the mesh itself. On point clouds it is the latent grid of
-`latent_grid`, with a code of the cloud's shape; the published model for clouds has depth 3.
+`latent_grid`, with a code of the cloud's shape; the published model for clouds has depth 3. Without
+a code, the outputs on clouds for given weights are those of the published code.
 
-Deviations: on meshes the published model lifts ξ with the inputs instead; time is embedded, where
-the published model for plasticity adds it as a third axis; the shape code is learned from the
-points, because the data do not come with one.
+Deviations: on meshes the published model has ξ in the lift only, which makes it an FNO; time is
+embedded, where the published model for plasticity adds it as a third axis; the shape code is
+learned from the points, because the data do not come with one. See also `latent_grid`: clouds are
+scaled to the unit square, and the synthesis at the points is conjugate symmetric.
 """
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -53,6 +56,7 @@ class GeoFNO(GridOperator, config=GeoFNOConfig):
 
     title, family = "GEO-FNO", "Fourier"
     reference = "Li et al., Fourier Neural Operator with Learned Deformations, JMLR 2023"
+    index_inputs: ClassVar = True
 
     def __init__(self, config: GeoFNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
@@ -65,7 +69,8 @@ class GeoFNO(GridOperator, config=GeoFNOConfig):
         *layers, last = self.layers
         for layer in layers:
             x = F.gelu(layer(x, grid))
-        return last(x, grid)
+        x = last(x, grid)
+        return F.gelu(x) if self.problem.geometry == "cloud" else x
 
     def hidden_matrices(self) -> list[nn.Parameter]:
         """The maps W of the layers; those of the place have only two columns."""

@@ -4,21 +4,24 @@ Query points attend to the input function. Both carry [x, a(x)], as in the autho
 grids, since they are the same points. Per block, with z the embedded input function:
 
     h ← h + W_o A(LN(h), LN(z))                   cross-attention
-    h ← h + LN(Σ_e g_e(x) E_e(h))                 mixture of feed-forward experts E_e
+    h ← h + LN(Σ_e g_e(x) E_e(h))                 mixture of perceptrons E_e, the experts
     h ← h + W_o A(LN(h), LN(h))                   self-attention
     h ← h + LN(Σ_e g_e(x) E'_e(h))
 
     A = q̃ + Σ_j (q̃·k̃_j) v_j / Σ_j q̃·k̃_j,        q̃ = softmax(q), k̃ = softmax(k) over the channels
 
 The gates g = softmax(G(x)) depend on the coordinates only, so that experts divide the domain among
-themselves; both mixtures of a block share them.
+themselves; both mixtures of a block share them. Lifts and head are perceptrons with hidden layers
+x ← x + σ(W x + b). The outputs for given weights are those of the published code.
 
-Deviations: the experts of a mixture share the bias of their second layer, which the gates would
-average anyway; embeddings and head have two layers. The attention ignores periodicity.
+Deviations: the time embedding is the one of this library. The attention ignores periodicity.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
+import torch
+from annotated_types import Ge
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -39,6 +42,23 @@ class GNOTConfig(PointConfig):
 
     num_experts: Count = 3  # Experts of each mixture.
     mlp_ratio: Positive = 2.0  # Hidden width of an expert and of the gates, in units of the width.
+    mlp_layers: Annotated[int, Ge(0)] = 3  # Hidden layers of the lifts and of the head.
+
+
+class ResidualMLP(nn.Module):
+    """x ← σ(W x + b); in each hidden layer x ← x + σ(W x + b); W x + b."""
+
+    def __init__(self, num_in: int, width: int, num_out: int, num_layers: int) -> None:
+        super().__init__()
+        self.first = nn.Linear(num_in, width)
+        self.hidden = nn.ModuleList(nn.Linear(width, width) for _ in range(num_layers))
+        self.out = nn.Linear(width, num_out)
+
+    def forward(self, x: Float[Tensor, "B N num_in"]) -> Float[Tensor, "B N num_out"]:
+        x = F.gelu(self.first(x))
+        for layer in self.hidden:
+            x = x + F.gelu(layer(x))
+        return self.out(x)
 
 
 class LinearAttention(nn.Module):
@@ -62,16 +82,17 @@ class LinearAttention(nn.Module):
 
 
 class Mixture(nn.Module):
-    """Σ_e g_e W_e' σ(W_e h + b_e) + b', all experts in two products."""
+    """Σ_e g_e [W_e' σ(W_e h + b_e) + b_e'], all experts in two products."""
 
     def __init__(self, width: int, hidden: int, num_experts: int) -> None:
         super().__init__()
         self.hidden = nn.Linear(width, num_experts * hidden)
-        self.out = nn.Linear(num_experts * hidden, width)
+        self.out = nn.Linear(num_experts * hidden, width, bias=False)
+        self.bias = nn.Parameter(torch.zeros(num_experts, width))
 
     def forward(self, h: Points, gates: Float[Tensor, "B N experts"]) -> Points:
         x = F.gelu(self.hidden(h)).unflatten(-1, (gates.shape[-1], -1))
-        return self.out((x * gates[..., None]).flatten(-2))
+        return self.out((x * gates[..., None]).flatten(-2)) + gates @ self.bias
 
 
 class Gates(nn.Sequential):
@@ -119,14 +140,14 @@ class GNOT(PointOperator, config=GNOTConfig):
 
     def __init__(self, config: GNOTConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        width = config.width
-        self.lift_query = MLP(self.num_in, width, width)
-        self.lift_input = MLP(self.num_in, width, width)
+        width, num_layers = config.width, config.mlp_layers
+        self.lift_query = ResidualMLP(self.num_in, width, width, num_layers)
+        self.lift_input = ResidualMLP(self.num_in, width, width, num_layers)
         self.time = time_embedding(width, problem)
         self.blocks = nn.ModuleList(
             GNOTBlock(config, problem.dimension) for _ in range(config.depth)
         )
-        self.head = MLP(width, width, problem.num_outputs)
+        self.head = ResidualMLP(width, width, problem.num_outputs, num_layers)
 
     def initial_state(self, nodes: Nodes) -> Points:
         return self.lift_query(nodes.joined)

@@ -5,23 +5,25 @@ Latent Spectral Models", ICML 2023. On each level the mesh is cut into patches. 
 learned latent tokens T attend to the nodes x, are updated in a trigonometric basis, channel by
 channel and with K functions, and the nodes attend back:
 
-    T ← T + softmax(T (W_k x)ᵀ/√d) W_v x
+    T ← T + softmax(T (W_k x)ᵀ) W_v x
     T ← T + w_0 + Σ_(k=1)^(K−1) [w_k cos(kπT/K) + w'_k sin(kπT/K)]
-    x ← x + softmax((W_q x) Tᵀ/√d) T
+    x ← x + softmax((W_q x) Tᵀ) T
 
 The U-Net halves the mesh by maxima and doubles the channels C, 2C, 4C, 8C, but not on the coarsest
-level (8C again); on the way up the result of the coarser level is joined to the processed state.
+level (8C again); on the way up the result of the coarser level, interpolated from corner to corner,
+is joined to the processed state. Where all levels are multiples of the patches, the outputs for
+given weights are those of the published code.
 
-On each level the mesh is padded to a multiple of the patches: periodic axes are continued by
-themselves, padding of the others is masked. An axis of 2 nodes is not halved again.
-
-Deviations: the authors' scores are not divided by √d. They interpolate from corner to corner on the
-way up, which shifts the levels against each other; here a coarse node lies amid the nodes it came
-from. sin(0) and the linear map before the projection, which follows a linear one, are left out.
+Deviations: other meshes are padded on each level to a multiple of the patches, and this padding is
+masked, where the published code pads the finest level with zeros; an axis of 2 nodes is not halved
+again. Along periodic axes convolutions and patches wrap, and a coarse node lies amid the nodes it
+came from. sin(0) and the linear map before the projection, which is linear too, are left out. Time
+is embedded, where the published code has it as a third axis. Weights of the latent space start
+about zero, where the published ones are positive.
 """
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from annotated_types import Ge
@@ -99,11 +101,11 @@ class LatentSpectral(nn.Module):
         """What is added to the nodes of the patches."""
         keys, values = (self.split(x) for x in self.key_value(nodes).chunk(2, dim=-1))
         latent = self.latent.to(keys.dtype).expand(nodes.shape[0], -1, -1, -1)
-        tokens = latent + F.scaled_dot_product_attention(latent, keys, values, attn_mask=seen)
+        tokens = latent + F.scaled_dot_product_attention(latent, keys, values, seen, scale=1.0)
         tokens = self.split(self.basis(tokens.transpose(1, 2).flatten(2)))
         queries = self.split(self.query(nodes))
         tokens = tokens.to(queries.dtype)  # autocast leaves them in the precision of the basis
-        z = F.scaled_dot_product_attention(queries, tokens, tokens)
+        z = F.scaled_dot_product_attention(queries, tokens, tokens, scale=1.0)
         return z.transpose(1, 2).flatten(2)
 
     def split(self, x: Float[Tensor, "P n C"]) -> Float[Tensor, "P M n c"]:
@@ -150,13 +152,18 @@ class Level(nn.Module):
         return self.join(torch.cat((processed, self.upsample(coarse, factors, x)), dim=1))
 
     def upsample(self, coarse: Tensor, factors: tuple[int, ...], like: Grid) -> Grid:
-        """Bilinear between the centres of the coarse cells, on the mesh of `like`."""
-        rows, columns = (int(wraps) for wraps in self.periodic)
-        if rows or columns:
-            coarse = F.pad(coarse, (columns, columns, rows, rows), mode="circular")
-        fine = F.interpolate(coarse, scale_factor=factors, mode="bilinear")
-        top, left = rows * factors[0], columns * factors[1]
-        return fine[..., top : top + like.shape[2], left : left + like.shape[3]]
+        """Bilinear on the mesh of `like`, from corner to corner; periodic axes have none."""
+        for axis, (factor, wraps) in enumerate(zip(factors, self.periodic, strict=True), start=2):
+            size = [*coarse.shape[2:]]
+            if not wraps:
+                size[axis - 2] = like.shape[axis]
+                coarse = F.interpolate(coarse, size, mode="bilinear", align_corners=True)
+                continue
+            around = (0, 0, 1, 1) if axis == 2 else (1, 1, 0, 0)
+            size[axis - 2] = factor * (size[axis - 2] + 2)
+            coarse = F.interpolate(F.pad(coarse, around, mode="circular"), size, mode="bilinear")
+            coarse = coarse.narrow(axis, factor, like.shape[axis])
+        return coarse
 
 
 class LSM(GridOperator, config=LSMConfig):
@@ -164,6 +171,7 @@ class LSM(GridOperator, config=LSMConfig):
 
     title, family = "LSM", "latent spectral"
     reference = "Wu et al., Solving High-Dimensional PDEs with Latent Spectral Models, ICML 2023"
+    index_inputs: ClassVar = True
 
     def __init__(self, config: LSMConfig, problem: Problem) -> None:
         super().__init__(config, problem)

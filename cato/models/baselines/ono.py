@@ -5,7 +5,7 @@ features φ; whitened, these are the eigenfunctions ψ of the kernel that acts o
 
     x ← x + attention(LN(x)),   x ← x + MLP(LN(x)),   φ = W x
     C = mean of φ φᵀ = L Lᵀ,    ψ = L⁻¹ φ             so that ⟨ψ_i, ψ_j⟩ = δ_ij
-    f ← f + ψ softplus(μ) ⟨ψ, f⟩
+    f ← f + N ψ softplus(μ) ⟨ψ, f⟩
     f ← MLP(LN(f))                                    in the last block: linear, to the outputs
 
 The inner product ⟨·,·⟩ is the mean over the points of a sample. In training C is the mean over the
@@ -20,6 +20,8 @@ plasticity but Nyström attention elsewhere, which depends on the order of the p
 """
 
 from dataclasses import dataclass
+from math import sqrt
+from typing import ClassVar
 
 import torch
 from einops import rearrange
@@ -47,7 +49,7 @@ class ONOConfig(PointConfig):
 
 
 class EfficientAttention(nn.Module):
-    """W_o softmax(q) (softmax(k)ᵀ v): queries are weights of channels, keys weights of points."""
+    """W_o softmax(q) (softmax(k)ᵀ v) / √d: queries weigh the d channels of a head, keys points."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()
@@ -60,7 +62,7 @@ class EfficientAttention(nn.Module):
         q, k, v = rearrange(self.qkv(x), "b n (t m c) -> t b m n c", t=3, m=self.heads)
         if mask is not None:
             k = k.masked_fill(~mask[:, None, :, None], torch.finfo(k.dtype).min)
-        y = q.softmax(-1) @ (k.softmax(2).transpose(2, 3) @ v)
+        y = q.softmax(-1) @ (k.softmax(2).transpose(2, 3) @ v) / sqrt(q.shape[-1])
         return self.out(rearrange(y, "b m n c -> b n (m c)"))
 
 
@@ -119,9 +121,10 @@ def cholesky_factor(covariance: Float[Tensor, "E E"], rounding: float) -> Float[
 class ONOBlock(TransformerBlock):
     """One layer of ONO; `mix` is what f goes through at its end."""
 
-    def __init__(self, config: ONOConfig, mix: nn.Module) -> None:
+    def __init__(self, config: ONOConfig, num_nodes: int, mix: nn.Module) -> None:
         width = config.width
         super().__init__(width, EfficientAttention(width, config.heads), config.mlp_ratio)
+        self.num_nodes = num_nodes
         self.features = nn.Linear(width, config.num_features)
         self.whitening = Whitening(config.num_features)
         self.mu = nn.Parameter(torch.zeros(config.num_features))
@@ -133,7 +136,7 @@ class ONOBlock(TransformerBlock):
     ) -> tuple[Points, Float[Tensor, "B N C_f"]]:
         x = super().forward(x, mask)
         psi = self.whitening(self.features(x), weights)
-        f = f + (psi * F.softplus(self.mu)) @ ((weights * psi).mT @ f)
+        f = f + (psi * (self.num_nodes * F.softplus(self.mu))) @ ((weights * psi).mT @ f)
         return x, self.mix(self.norm_mix(f))
 
 
@@ -142,6 +145,7 @@ class ONO(PointOperator, config=ONOConfig):
 
     title, family = "ONO", "orthogonal attention"
     reference = "Xiao et al., Improved Operator Learning by Orthogonal Attention, ICML 2024"
+    index_inputs: ClassVar = True
     blocks: nn.ModuleList
 
     def __init__(self, config: ONOConfig, problem: Problem) -> None:
@@ -150,10 +154,11 @@ class ONO(PointOperator, config=ONOConfig):
         self.lift = MLP(self.num_in, 2 * width, 2 * width)
         self.time = time_embedding(width, problem)
         hidden = round(config.mlp_ratio * width)
+        mixes = [MLP(width, hidden, width) for _ in range(config.depth - 1)]
         self.blocks = nn.ModuleList(
-            ONOBlock(config, MLP(width, hidden, width)) for _ in range(config.depth - 1)
+            ONOBlock(config, problem.num_nodes, mix)
+            for mix in (*mixes, nn.Linear(width, problem.num_outputs))
         )
-        self.blocks.append(ONOBlock(config, nn.Linear(width, problem.num_outputs)))
         self.apply(start_small)
 
     def add_time(self, h: Points, time: Float[Tensor, "B 1 E"]) -> Points:

@@ -6,21 +6,26 @@ branches and a gate:
 
     F = h + rFFT⁻¹ Ψ(rFFT h)                     Ψ: two-layer complex MLP, the same at all
                                                  frequencies, block-diagonal in the channels
-    s = BN(stencil(Haar(BN(W_r h))))             C / 2ⁿ channels become C at half resolution
+    s = BN(stencil(Haar(BN(W_r h))))             C / 2ⁿ channels become C at half resolution;
+                                                 clouds: Haar(ReLU(BN(W_r h)))
     W = W_o [h, Haar⁻¹(attention(LN(s)))]        linear attention with features elu + 1
     g = σ(W_g [F, W]),   A = g F + (1 − g) W     channel by channel
 
-A cloud is one axis of points in their stored order, without the stencil (the size of the published
-model says so). On a cloud SAOT is therefore *not* equivariant to permutations of the points, and
-it cannot skip padding.
+A cloud is one axis of points in their stored order, without the stencil. On a cloud SAOT is
+therefore *not* equivariant to permutations of the points, and it cannot skip padding. Odd axes get
+a further node whose coordinates and inputs are zero. The Fourier branch treats every axis as
+periodic. All this is as published, and so are the outputs for given weights.
 
-Deviations: an odd axis is padded for the Haar transform only, by repeating its last node, where the
-published code pads the input of the network by zeros; the biases of Ψ, the same at all frequencies
-and so a spike at the first node, start at zero; layers before a batch norm have no bias, as it
-would have no effect. As published, the Fourier branch treats every axis as periodic.
+Deviations: the stencil wraps along periodic axes, where the published code continues by zeros; the
+reference grid takes the coordinates of the nodes, where the published code takes a uniform grid
+that includes the further nodes; the biases of Ψ, the same at all frequencies and so a spike at the
+first node, start at zero; layers before a batch norm have no bias, as it would have no effect; the
+published placeholder on clouds, a second bias of the lift, is left out; the time embedding is the
+one of this library.
 """
 
 from dataclasses import dataclass
+from itertools import chain
 from math import sqrt
 from typing import ClassVar
 
@@ -32,11 +37,11 @@ from torch.nn import functional as F
 
 from cato.config import Count
 from cato.errors import InputError
-from cato.models.contract import Nodes
+from cato.models.contract import Nodes, Prediction
 from cato.models.layers.attention import linear_attention
 from cato.models.layers.frames import Skeleton, SkeletonConfig
 from cato.models.layers.mesh import Stencil
-from cato.models.shapes import Mesh, Periodic, Shape
+from cato.models.shapes import Mesh, Periodic
 from cato.problem import Problem
 
 
@@ -52,26 +57,20 @@ class SAOTConfig(SkeletonConfig):
 def haar(x: Mesh) -> Float[Tensor, "B *half C2"]:
     """Orthonormal Haar transform: sums, then differences, of pairs of nodes along every axis.
 
-    The channels of n axes multiply by 2ⁿ. The last node of an odd axis is repeated.
+    The axes are even. The channels of n axes multiply by 2ⁿ.
     """
     for axis in range(1, x.ndim - 1):
-        size = x.shape[axis]
-        if not isinstance(size, int):  # an exporter's symbol: its file is for even and odd sizes
-            index = torch.arange(size + size % 2, device=x.device).clamp_max(size - 1)
-            x = x.index_select(axis, index)
-        elif size % 2:
-            x = torch.cat((x, x.narrow(axis, -1, 1)), dim=axis)
         even, odd = x.unflatten(axis, (-1, 2)).unbind(axis + 1)
         x = torch.cat((even + odd, even - odd), dim=-1) * sqrt(0.5)
     return x
 
 
-def inverse_haar(x: Float[Tensor, "B *half C2"], shape: Shape) -> Mesh:
-    """Inverse of `haar` on a mesh of `shape`."""
+def inverse_haar(x: Float[Tensor, "B *half C2"]) -> Mesh:
+    """Inverse of `haar`."""
     for axis in reversed(range(1, x.ndim - 1)):
         total, difference = x.chunk(2, dim=-1)
         pairs = torch.stack((total + difference, total - difference), dim=axis + 1) * sqrt(0.5)
-        x = pairs.flatten(axis, axis + 1).narrow(axis, 0, shape[axis - 1])
+        x = pairs.flatten(axis, axis + 1)
     return x
 
 
@@ -120,7 +119,7 @@ class ChannelNorm(nn.BatchNorm1d):
 
 
 class Filter(nn.Module):
-    """BN(stencil(s)) of the coefficients on a mesh of two axes."""
+    """BN(stencil(s)) of the coefficients s on a mesh of two axes."""
 
     def __init__(self, width: int, periodic: Periodic) -> None:
         super().__init__()
@@ -134,7 +133,7 @@ class Filter(nn.Module):
 class WaveletBranch(nn.Module):
     """W = W_o [h, Haar⁻¹(attention(LN(s)))], attention among the coefficients of n axes.
 
-    The stencil wraps along periodic axes; `periodic` None leaves it out.
+    The stencil wraps along periodic axes. `periodic` is None on a cloud, which has a ReLU instead.
     """
 
     def __init__(self, width: int, heads: int, num_axes: int, periodic: Periodic | None) -> None:
@@ -143,18 +142,19 @@ class WaveletBranch(nn.Module):
         reduced = width // 2**num_axes
         self.reduce = nn.Linear(width, reduced, bias=False)
         self.norm_reduce = ChannelNorm(reduced)
+        self.activation = nn.ReLU() if periodic is None else nn.Identity()
         self.filter = nn.Identity() if periodic is None else Filter(width, periodic)
         self.norm = nn.LayerNorm(width)
         self.qkv = nn.Linear(width, 3 * width)
         self.out = nn.Linear(width + reduced, width)
 
     def forward(self, h: Mesh) -> Mesh:
-        s = self.filter(haar(self.norm_reduce(self.reduce(h))))
+        s = self.filter(haar(self.activation(self.norm_reduce(self.reduce(h)))))
         qkv = self.qkv(self.norm(s)).flatten(1, -2)
         q, k, v = rearrange(qkv, "b n (t m c) -> t b m n c", t=3, m=self.heads)
         s_new = linear_attention(F.elu(q) + 1, F.elu(k) + 1, v)
         s_new = rearrange(s_new, "b m n c -> b n (m c)").view(s.shape)
-        return self.out(torch.cat((h, inverse_haar(s_new, h.shape[1:-1])), dim=-1))
+        return self.out(torch.cat((h, inverse_haar(s_new)), dim=-1))
 
 
 class SpectralAttention(nn.Module):
@@ -192,6 +192,18 @@ class SAOT(Skeleton, config=SAOTConfig):
         config, problem = self.config, self.problem
         periodic = None if problem.geometry == "cloud" else problem.periodic
         return SpectralAttention(config.width, config.heads, len(problem.shape), periodic)
+
+    def operate(self, nodes: Nodes) -> Prediction:
+        shape, even = nodes.shape, tuple(n + n % 2 for n in nodes.shape)
+        pad = (0, 0, *chain.from_iterable((0, n % 2) for n in reversed(shape)))
+        coords, features = (
+            F.pad(x.unflatten(1, shape), pad).flatten(1, -2) for x in (nodes.coords, nodes.features)
+        )
+        nodes = nodes._replace(coords=coords, features=features, shape=even)
+        values = super().operate(nodes).values.unflatten(1, even)
+        for axis, size in enumerate(shape, start=1):
+            values = values.narrow(axis, 0, size)
+        return Prediction(values.flatten(1, -2))
 
     def hide_padding(self, nodes: Nodes) -> Nodes:
         if nodes.mask is not None:

@@ -11,6 +11,10 @@ coordinate p: pair r of a head of size d_h turns by ω_r p with ω_r = s θ^(−
 two rotated vectors depends on the difference of positions only:
 (R(p_i) q)ᵀ R(p_j) k = qᵀ R(p_j − p_i) k.
 
+Our variant rotates the values too, and the result back: R(ζ_i)ᵀ Σ_j a_ij R(ζ_j) v_j. Value j then
+reaches node i turned by ζ_j − ζ_i, so every pair of channels has a kernel of its own along the
+line, with both signs. The paper's attention has one positive kernel per head.
+
 The paper has s = 1, with which the fastest pair turns by at most 2 rad over the whole chart, too
 little to tell neighbours apart; the scale s is our addition (docs/decisions/0003-rotary-scale.md).
 """
@@ -43,6 +47,11 @@ def rotation(
     return torch.stack((angle.cos(), angle.sin()), dim=-1)
 
 
+def turn_back(turn: Float[Tensor, "*axes pairs 2"]) -> Float[Tensor, "*axes pairs 2"]:
+    """R(p)ᵀ = R(−p)."""
+    return torch.stack((turn[..., 0], -turn[..., 1]), dim=-1)
+
+
 def rotate(
     x: Float[Tensor, "*axes C"], turn: Float[Tensor, "*axes pairs 2"]
 ) -> Float[Tensor, "*axes C"]:
@@ -56,17 +65,24 @@ class AxialAttention(nn.Module):
     """Multi-head attention along every line of a structured mesh, summed over the axes.
 
     The paper's operator attends along all axes. `share_qkv`: one W_Q, W_K, W_V for all of them, as
-    the paper writes it, or one set per axis.
+    the paper writes it, or one set per axis. `turn_values`: rotate the values too, our variant.
     """
 
-    def __init__(self, width: int, heads: int, axes: Sequence[int], share_qkv: bool = True) -> None:
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        axes: Sequence[int],
+        share_qkv: bool = True,
+        turn_values: bool = False,
+    ) -> None:
         super().__init__()
         if width % heads or (width // heads) % 2:
             raise InputError(
                 f"width must be a multiple of 2 × heads, for the rotary pairs; "
                 f"got width {width} with {heads} heads"
             )
-        self.heads, self.axes = heads, tuple(axes)
+        self.heads, self.axes, self.turn_values = heads, tuple(axes), turn_values
         self.qkv = nn.Linear(width, 3 * width * (1 if share_qkv else len(axes)), bias=False)
         # W_O of all axes side by side: the sum over axes is one matrix product.
         self.out = nn.Linear(len(axes) * width, width, bias=False)
@@ -74,7 +90,7 @@ class AxialAttention(nn.Module):
     def forward(self, h: Mesh, turns: Sequence[Turn]) -> Mesh:
         """Attend along each axis; `turns[k]` is the rotation R(ζ_k)."""
         turns = [turns[axis] for axis in self.axes]
-        return self.out(attend(self.qkv(h), turns, self.heads, self.axes))
+        return self.out(attend(self.qkv(h), turns, self.heads, self.axes, self.turn_values))
 
 
 def axial_attention(
@@ -82,6 +98,7 @@ def axial_attention(
     turns: Sequence[Turn],
     heads: int,
     axes: Sequence[int] | None = None,
+    turn_values: bool = False,
 ) -> Float[Tensor, "B *mesh axes_C"]:
     """Attention along mesh `axes`, all by default, side by side.
 
@@ -91,10 +108,11 @@ def axial_attention(
     width = 2 * turns[0].shape[-2] * heads
     parts = qkv.split(width, dim=-1)
     per_axis = [parts[:3]] * len(axes) if len(parts) == 3 else zip(*3 * [iter(parts)], strict=True)
-    lines = [
-        attend_along(rotate(q, turn), rotate(k, turn), v, axis + 1, heads)
-        for axis, turn, (q, k, v) in zip(axes, turns, per_axis, strict=True)
-    ]
+    lines = []
+    for axis, turn, (q, k, v) in zip(axes, turns, per_axis, strict=True):
+        values = rotate(v, turn) if turn_values else v
+        line = attend_along(rotate(q, turn), rotate(k, turn), values, axis + 1, heads)
+        lines.append(rotate(line, turn_back(turn)) if turn_values else line)
     return torch.cat(lines, dim=-1)
 
 

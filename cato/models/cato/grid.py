@@ -6,12 +6,16 @@ solution head û and a flux head q̂ that estimates ∇u.
 What the paper leaves open is a setting: MLP ratio, stencil size, chart width, sharing of the
 projections between axes, rotary base and scale. The lift and the blocks use GELU. Layer norms, the
 local operator and each axis of attention can be left out, for the paper's theory and the ablations.
+
+`variant` "ours" differs from the paper in two ways (docs/decisions/0011-turned-values.md):
+attention rotates the values too, and a coordinate with a period L turns pair r by (r + 1) 2π x / L,
+which closes over the seam as a chart onto an interval cannot.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from annotated_types import Ge
@@ -35,6 +39,9 @@ _CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
 class CatoConfig(PointConfig):
     """Settings of CATO."""
 
+    variant: Literal["paper", "ours"] = "paper"
+    """The published block, or ours: values are rotated too, and periodic coordinates turn by their
+    phase."""
     heads: Count = 4  # Attention heads M; width must be a multiple of twice this.
     mlp_ratio: Positive = 2.0  # Hidden width of the block's MLP, in units of the width.
     kernel: Annotated[int, Ge(0)] = 3
@@ -129,10 +136,11 @@ class Cato(Operator, config=CatoConfig):
         self.time = time_embedding(width, problem)
         self.chart = Chart(problem.dimension, config.chart, config.chart_hidden)
         self.chart_kind = None if config.chart == "none" else config.chart
+        self.is_ours = config.variant == "ours"
         self.blocks = nn.ModuleList(
             CatoBlock(
                 (norm(), norm()),
-                AxialAttention(width, config.heads, axes, config.share_qkv),
+                AxialAttention(width, config.heads, axes, config.share_qkv, self.is_ours),
                 LocalOperator(width, config.kernel, problem.periodic) if config.kernel else None,
                 MLP(width, round(config.mlp_ratio * width), width),
             )
@@ -164,5 +172,11 @@ class Cato(Operator, config=CatoConfig):
     def rotations(self, coords: Coords, shape: Shape) -> list[Turn]:
         """R(ζ_k) for every mesh axis k; the same for all blocks."""
         chart = self.chart(coords).unflatten(1, shape)
-        omega = self.rotary_scale * self.omega
-        return [rotation(zeta, omega) for zeta in chart.unbind(-1)]
+        turns = [rotation(zeta, self.rotary_scale * self.omega) for zeta in chart.unbind(-1)]
+        if self.is_ours:
+            whole = torch.arange(1, len(self.omega) + 1).to(coords)
+            for k, period in enumerate(self.problem.period):
+                if period is not None:
+                    phase = 2 * torch.pi / period * coords[..., k]
+                    turns[k] = rotation(phase.unflatten(1, shape), whole)
+        return turns

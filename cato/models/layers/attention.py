@@ -79,7 +79,7 @@ class Rotation(NamedTuple):
         return torch.cat((a * self.cos - b * self.sin, a * self.sin + b * self.cos), dim=-1)
 
 
-_EMPTY = 1e-30  # Least weight of a slice: one that no point belongs to gets the token 0, not 0/0.
+_EMPTY = 1e-5  # Added to the weight of a slice; the authors' value.
 
 
 class SliceAttention(nn.Module):
@@ -88,7 +88,7 @@ class SliceAttention(nn.Module):
     Per head, with n counting points and g slices:
 
         w_n = softmax(W_slice x_n / τ)                   soft membership of point n in the G slices
-        z_g = Σ_n w_ng f_n / Σ_n w_ng                    one token per slice
+        z_g = Σ_n w_ng f_n / (Σ_n w_ng + 10⁻⁵)           one token per slice, near 0 if it is empty
         z'  = softmax((z W_q)(z W_k)ᵀ / √d_h) z W_v      attention among the tokens
         f'_n = Σ_g w_ng z'_g                             back to the points
 
@@ -114,7 +114,7 @@ class SliceAttention(nn.Module):
         f = rearrange(f, "b n (m c) -> b m n c", m=self.heads)
         # A channel of ones makes one product give the sums and the weights that divide them.
         sums = weights.transpose(2, 3) @ F.pad(f, (0, 1), value=1.0)
-        z = sums[..., :-1] / sums[..., -1:].clamp_min(_EMPTY)
+        z = sums[..., :-1] / (sums[..., -1:] + _EMPTY)
         z = F.scaled_dot_product_attention(self.query(z), self.key(z), self.value(z))
         return self.out(rearrange(weights @ z, "b m n c -> b n (m c)"))
 

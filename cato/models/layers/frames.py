@@ -189,6 +189,7 @@ class GridOperator(Operator):
     """
 
     hidden: ClassVar[tuple[str, ...]] = ("layers",)
+    has_first_layer: ClassVar[bool] = True  # Of the frame for clouds, see `GeoFrame`.
 
     def __init__(self, config: Any, problem: Problem) -> None:
         super().__init__(config, problem)
@@ -197,15 +198,15 @@ class GridOperator(Operator):
                 f"{type(self).__name__} works in two dimensions; "
                 f"problem {problem.name!r} has {problem.dimension}. Choose a model for points"
             )
-        self.lift = ChannelLinear(2 + problem.num_inputs, config.width)
+        self.lift: nn.Module = ChannelLinear(2 + problem.num_inputs, config.width)
         self.time = time_embedding(config.width, problem)
         self.frame: GeoFrame | MeshFrame
         if problem.geometry == "cloud":
-            self.frame = GeoFrame(config.width, config.geo)
+            self.frame = GeoFrame(config.width, config.geo, self.has_first_layer)
         else:
             self.frame = MeshFrame(problem.periodic, config.padding)
         self.periodic = self.frame.periodic
-        self.project = ChannelMLP(config.width, 128, problem.num_outputs)
+        self.project: nn.Module = ChannelMLP(config.width, 128, problem.num_outputs)
 
     def operate(self, nodes: Nodes) -> Prediction:
         h = self.lift(nodes.joined.transpose(1, 2))

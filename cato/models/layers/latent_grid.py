@@ -13,8 +13,10 @@ for the conjugate frequencies that need not be stored.
 Deviations: the points are scaled to the unit square by the bounding box of their cloud, so that
 normalised or physical coordinates do not wrap around the torus several times (opposite edges of the
 box do meet on it, until the deformation parts them); means and not sums over the points, so that N
-may vary. The shape code, given with the data in the paper, is learned here: the mean over
-the points of a linear map of their features.
+may vary; weights W(k) that start at the size that keeps that of the signal. The shape code, given
+with the data in the paper, is learned here: the mean over the points of a linear map of their
+features. The published synthesis takes the conjugate frequency of (k₁, k₂) for (−1 − k₁, −k₂); here
+it is (−k₁, −k₂).
 """
 
 from collections.abc import Callable
@@ -36,7 +38,7 @@ from cato.models.layers.spectral import Kept, SpectralConv, kept_modes, spectrum
 from cato.models.shapes import Coords, Grid, Mask, Points, Shape, Signal
 
 _NUM_OCTAVES = 8  # Frequencies π·2^k of the deformation's features.
-_TINY = 1e-6  # Shift of the pole of the angle away from where a point may well lie.
+_POLE = 1e-4  # Pole of angle and radius, near the corner of the unit square; the authors' value.
 
 Basis = Float[Tensor, "B N K_real"]
 Spectrum = Complex[Tensor, "B C K1 K2"]
@@ -90,8 +92,8 @@ def nonuniform_synthesis(z: Spectrum, basis: Basis) -> Signal:
 class Deformation(nn.Module):
     """ξ = x + x · net(x) on the unit square.
 
-    The network, three tanh layers and a linear one, sees position, angle and radius about the
-    middle, their sines and cosines at eight octaves, and a code of the whole cloud.
+    The network, three tanh layers and a linear one, sees position, angle and radius about a corner,
+    their sines and cosines at eight octaves, and a code of the whole cloud.
     """
 
     def __init__(self, hidden: int, code: int) -> None:
@@ -112,7 +114,7 @@ class Deformation(nn.Module):
 
     def features(self, points: Coords) -> Float[Tensor, "B N F"]:
         """x, y, angle, radius, and their sin and cos at π·2^k."""
-        arm = points - (0.5 + _TINY)
+        arm = points - _POLE
         angle = torch.atan2(arm[..., 1:], arm[..., :1])
         radius = torch.linalg.vector_norm(arm, dim=-1, keepdim=True)
         place = torch.cat((points, angle, radius), dim=-1)
@@ -130,11 +132,12 @@ def mean_over_points(x: Points, mask: Mask) -> Float[Tensor, "B 1 C"]:
 
 
 class GeoFrame(nn.Module):
-    """Applies a network for a periodic latent grid to a point cloud."""
+    """Applies a network for a latent grid to a point cloud."""
 
-    periodic = (True, True)
+    periodic = (False, False)  # Convolutions do not wrap around the torus, as published.
 
-    def __init__(self, width: int, config: GeoConfig) -> None:
+    def __init__(self, width: int, config: GeoConfig, has_first_layer: bool = True) -> None:
+        """`has_first_layer` says whether the way to the grid has weights W(k) and a GELU."""
         super().__init__()
         if any(2 * m > n for m, n in zip(config.modes, config.latent, strict=True)):
             raise InputError(
@@ -144,7 +147,7 @@ class GeoFrame(nn.Module):
         self.config = config
         self.kept = kept_modes(config.modes, config.latent)
         self.deformation = Deformation(config.hidden, config.code)
-        self.from_points = SpectralConv(width, width, config.modes)
+        self.from_points = SpectralConv(width, width, config.modes) if has_first_layer else None
         self.from_grid = ChannelLinear(2, width)
         self.to_points = SpectralConv(width, width, config.modes)
         self.from_place = ChannelLinear(2, width)
@@ -154,12 +157,19 @@ class GeoFrame(nn.Module):
         place = unit_box(nodes.coords, mask)
         # Angles up to 2π·modes need all their digits, also inside autocast.
         with torch.autocast(h.device.type, enabled=False):
-            place = place.to(self.from_points.weight.dtype)
+            place = place.to(self.to_points.weight.dtype)
             basis = fourier_basis(self.deformation(place, mask), self.config.modes)
-            z = self.from_points.multiply(nonuniform_spectrum(h, basis, kept, mask), kept)
-            x = synthesis(z, kept, latent) + self.from_grid(unit_grid(latent, basis))
-        x = network(F.gelu(x))
+            z = nonuniform_spectrum(h, basis, kept, mask)
+            if self.from_points is not None:
+                z = self.from_points.multiply(z, kept)
+            x = synthesis(z, kept, latent) + self.place_on_grid(basis)
+            x = x if self.from_points is None else F.gelu(x)
+        x = network(x)
         with torch.autocast(h.device.type, enabled=False):
             z = self.to_points.multiply(spectrum(x.to(basis.dtype), kept), kept)
             h = nonuniform_synthesis(z, basis)
         return h + self.from_place(place.transpose(1, 2))
+
+    def place_on_grid(self, like: Tensor) -> Float[Tensor, "1 C H W"]:
+        """A linear map of the coordinates of the latent nodes."""
+        return self.from_grid(unit_grid(self.config.latent, like))

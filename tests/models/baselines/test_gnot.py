@@ -67,6 +67,7 @@ def test_gates_sum_to_one_and_depend_on_the_place():
 def test_mixture_is_the_gated_sum_of_its_experts():
     torch.manual_seed(0)
     mixture = Mixture(6, 10, num_experts=3).double()
+    mixture.bias.data.normal_()
     h = torch.randn(2, 5, 6, dtype=torch.float64)
     gates = softmax(torch.randn(2, 5, 3, dtype=torch.float64))
     expected = torch.zeros_like(h)
@@ -74,7 +75,7 @@ def test_mixture_is_the_gated_sum_of_its_experts():
         rows = slice(10 * e, 10 * (e + 1))
         hidden = h @ mixture.hidden.weight[rows].T + mixture.hidden.bias[rows]
         hidden = hidden * (1 + torch.erf(hidden / 2**0.5)) / 2
-        expert = hidden @ mixture.out.weight[:, rows].T + mixture.out.bias
+        expert = hidden @ mixture.out.weight[:, rows].T + mixture.bias[e]
         expected += gates[..., e : e + 1] * expert
     torch.testing.assert_close(mixture(h, gates), expected)
 

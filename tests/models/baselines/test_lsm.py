@@ -52,7 +52,7 @@ def patch_reference(layer, nodes, num_functions):
     for m in range(heads):
         channels = slice(m * size, (m + 1) * size)
         tokens = p["latent"][m]
-        scores = tokens @ keys[:, channels].T / np.sqrt(size)
+        scores = tokens @ keys[:, channels].T
         tokens = tokens + softmax(scores) @ values[:, channels]
         update = np.zeros_like(tokens)
         for k in range(num_functions):
@@ -61,7 +61,7 @@ def patch_reference(layer, nodes, num_functions):
             if k:
                 update += p["basis.sine"][channels, k - 1] * np.sin(angle)
         tokens = tokens + update
-        scores = queries[:, channels] @ tokens.T / np.sqrt(size)
+        scores = queries[:, channels] @ tokens.T
         result[:, channels] += softmax(scores) @ tokens
     return result
 
@@ -114,13 +114,23 @@ def test_a_torus_may_be_shifted_by_whole_patches_of_the_coarsest_level():
     assert mismatch((1, 0)) > 1e-6
 
 
-def test_interpolation_is_exact_for_linear_functions_between_cell_centres():
-    level = model_of((12, 12), (False, False)).unet
-    fine = torch.arange(12, dtype=torch.float64)
-    ramp = (3 * fine[:, None] - fine).expand(1, 1, 12, 12)
-    coarse = torch.nn.functional.avg_pool2d(ramp, 2)
-    again = level.upsample(coarse, (2, 2), ramp)
-    torch.testing.assert_close(again[..., 1:-1, 1:-1], ramp[..., 1:-1, 1:-1])
+@pytest.mark.parametrize("size", [12, 13])
+def test_interpolation_is_linear_from_corner_to_corner(size):
+    level = model_of((size, 10), (False, False)).unet
+    ramp = lambda rows, columns: (  # noqa: E731
+        torch.linspace(0, 3, rows).double()[:, None] + torch.linspace(5, 1, columns).double()
+    )
+    fine = level.upsample(ramp((size + 1) // 2, 5)[None, None], (2, 2), torch.zeros(1, 1, size, 10))
+    torch.testing.assert_close(fine[0, 0], ramp(size, 10))
+
+
+def test_interpolation_along_a_periodic_axis_is_linear_between_cell_centres():
+    level = model_of((12, 12), (True, False)).unet
+    coarse = torch.arange(6, dtype=torch.float64).view(1, 1, 6, 1).expand(1, 1, 6, 6)
+    fine = level.upsample(coarse, (2, 2), torch.zeros(1, 1, 12, 12))[0, 0, :, 0]
+    expected = torch.arange(12, dtype=torch.float64) / 2 - 0.25
+    expected[[0, -1]] = torch.tensor([1.25, 3.75]).double()  # between coarse nodes 5 and 0
+    torch.testing.assert_close(fine, expected)
 
 
 def test_width_must_be_a_multiple_of_heads():

@@ -91,11 +91,11 @@ def test_evaluation_whitens_by_the_running_covariance():
 def block_of(num_features=3):
     torch.manual_seed(0)
     config = ONOConfig(width=8, heads=2, num_features=num_features)
-    return ONOBlock(config, torch.nn.Identity()).double()
+    return ONOBlock(config, 8, torch.nn.Identity()).double()
 
 
 def test_update_is_a_symmetric_positive_kernel_with_the_eigenvalues_softplus_mu():
-    """K = Σ_i softplus(μ_i) ψ_i ψ_iᵀ in the inner product of one sample that is the whole batch."""
+    """K = N Σ_i softplus(μ_i) ψ_i ψ_iᵀ in the inner product of a batch of one sample."""
     block = block_of()
     block.mu.data = torch.tensor([-1.0, 0.5, 2.0], dtype=torch.float64)
     block.norm_mix = torch.nn.Identity()
@@ -104,7 +104,7 @@ def test_update_is_a_symmetric_positive_kernel_with_the_eigenvalues_softplus_mu(
     kernel = block(x, identity, uniform(8), None)[1][0] - identity[0]
     torch.testing.assert_close(kernel, kernel.T)
     expected = torch.zeros(8, dtype=torch.float64)
-    expected[-3:] = torch.log1p(block.mu.exp())
+    expected[-3:] = 8 * torch.log1p(block.mu.exp())
     torch.testing.assert_close(torch.linalg.eigvalsh(kernel), expected, atol=1e-6, rtol=0)
 
 
@@ -125,7 +125,7 @@ def test_attention_agrees_with_weights_between_all_pairs(seed, heads):
             e_q, e_k = q[b, :, channels].exp(), k[b, mask[b], channels].exp()
             weights = e_q / e_q.sum(1, keepdim=True) @ (e_k / e_k.sum(0)).T
             torch.testing.assert_close(weights.sum(1), torch.ones(7, dtype=torch.float64))
-            expected[b, :, channels] = weights @ v[b, mask[b], channels]
+            expected[b, :, channels] = weights @ v[b, mask[b], channels] / size**0.5
     torch.testing.assert_close(layer(x, mask), layer.out(expected))
 
 

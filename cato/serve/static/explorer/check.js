@@ -13,6 +13,16 @@ const find = (id) => document.getElementById(id);
 const inWords = (seconds) =>
   seconds < 1 ? `${figure(1000 * seconds)} ms` : `${figure(seconds)} s`;
 
+/** Errors and what they are of: the headline of the benchmark first, then all outputs jointly. */
+function errorsOf(editor, predicted, truth) {
+  const headline = Object.entries(editor.headline);
+  const all = [headline.length ? "all outputs" : "", editor.outputs];
+  return [...headline, all].map(([name, outputs]) => [
+    relativeError(editor, outputs, predicted, truth),
+    `relative L2 error of the model${name ? `, ${name}` : ""}`,
+  ]);
+}
+
 export class Check {
   constructor() {
     this.panels = TITLES.map((title) => new FieldPanel(title));
@@ -87,14 +97,14 @@ export class Check {
     if (editor.deformed) errorRange[0] = 0;
     this.result = { editor, prediction, truth, errors, range, errorRange };
     this.#setStale(false);
-    this.#tell(relativeError(prediction.outputs.data, targets.data), facts, prediction);
+    this.#tell(errorsOf(editor, prediction.outputs.data, targets.data), facts, prediction);
     find("comparison").hidden = false;
     this.show(this.frame ?? 0);
   }
 
-  #tell(error, facts, prediction) {
+  #tell(errors, facts, prediction) {
     const parts = [
-      ["error", `${figure(100 * error)} %`, "relative L2 error of the model"],
+      ...errors.map(([error, words]) => ["error", `${figure(100 * error)} %`, words]),
       ["solver", inWords(facts.seconds), `solver${facts.compiled ? ", compiled for the first time" : ""}${prediction.past.length ? ", including the given frames" : ""}`],
       ["model", inWords(prediction.seconds), "model, same machine"],
       ["ratio", `${figure(Number((facts.seconds / prediction.seconds).toPrecision(2)))} ×`, facts.compiled ? "speed-up, including compilation" : "speed-up"],
@@ -107,7 +117,7 @@ export class Check {
       part.append(strong, words);
       return part;
     }));
-    verdict.dataset.error = String(error);
+    verdict.dataset.error = String(errors[0][0]);
     verdict.hidden = false;
   }
 

@@ -155,6 +155,10 @@ async function setInput(seed) {
   await changed();
 }
 
+const percent = (error) => (error === null ? "not finite" : `${(100 * error).toPrecision(3)} %`);
+const inWords = ({ field: name, error, mean }) =>
+  `${name} ${percent(error)}${mean === null ? "" : ` (training mean ${percent(mean)})`}`;
+
 const randomSeed = () => Math.floor(Math.random() * 2 ** 32);
 
 async function chooseModel(model) {
@@ -165,6 +169,8 @@ async function chooseModel(model) {
   check.clear();
   showError(null);
   find("hint").textContent = model.editor.hint;
+  find("test-errors").textContent = model.testErrors.length
+    ? `Test error of the model: ${model.testErrors.map(inWords).join("; ")}.` : "";
   find("speed").textContent = "…";
   find("editor").replaceChildren();
   page.editor = new EDITORS[model.editor.kind](find("editor"), model.editor, changed);

@@ -68,10 +68,12 @@ export function errorFrame(editor, predicted, truth) {
   return { ...truth, values };
 }
 
-/** ‖prediction − truth‖ / ‖truth‖ over all frames, nodes and channels, as `cato evaluate` has it. */
-export function relativeError(predicted, truth) {
+/** ‖prediction − truth‖ / ‖truth‖ over all frames and nodes of some outputs, as `cato evaluate` has it. */
+export function relativeError(editor, names, predicted, truth) {
+  const isCounted = editor.outputs.map((name) => names.includes(name));
   let [error, size] = [0, 0];
   for (let k = 0; k < truth.length; k += 1) {
+    if (!isCounted[k % isCounted.length]) continue;
     error += (predicted[k] - truth[k]) ** 2;
     size += truth[k] ** 2;
   }
