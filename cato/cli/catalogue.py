@@ -110,5 +110,5 @@ def pretrained_card(name: str) -> dict[str, Any]:
         "training_samples": data_spec(config).counts["train"],
         "trained": run.record["created"][:10],
         "minutes": run.log()[-1]["seconds"] / 60,
-        "command": run.record["command"],
+        "command": run.command,
     }

@@ -54,6 +54,11 @@ class Run:
     def checkpoints(self) -> Path:
         return self.source / "checkpoints"
 
+    @property
+    def command(self) -> str:
+        """The command that repeats the training with the recipes of this version."""
+        return command_of(self.config) if self.pretrained else _command(self.config, self.folder)
+
     def log(self) -> list[dict[str, Any]]:
         """The lines of the training log."""
         path = self.source / "log.jsonl"
@@ -63,7 +68,7 @@ class Run:
 
     def change_settings(self, config: RunConfig, state: Mapping[str, Any]) -> None:
         """Record new settings, as the command that leads to them, and from which state on."""
-        command = f"{command_of(config)} --out {shlex.quote(str(self.folder))}"
+        command = _command(config, self.folder)
         branch = {name: state[name] for name in ("step", "seconds")}
         record = {"config": config.to_dict(), "command": command, "branch": branch}
         write_json(self.folder / "run.json", self.record | record)
@@ -97,7 +102,7 @@ def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = ""
         "cato": __version__,
         "commit": commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
-        "command": f"{command_of(config)} --out {shlex.quote(str(folder))}",
+        "command": _command(config, folder),
         "config": config.to_dict(),
         "problem": problem.to_dict(),
         "data": data,
@@ -148,13 +153,15 @@ def _read_run(folder: Path, pretrained: Path | None = None) -> Run:
         settings = record["config"]
         if "conditioning" not in record["problem"]:  # version 0.1 had the published one only
             settings = settings | {"data": {"conditioning": "published"} | settings["data"]}
-            command = f"{record['command']} --data.conditioning published"
-            record = record | {"command": command}
         config = run_config(settings, f"{source}/run.json")
         problem = Problem.from_dict(record["problem"])
     except (KeyError, TypeError) as error:
         raise InputError(f"{source}/run.json is incomplete ({error}); train again") from None
     return Run(folder, config, problem, record, pretrained)
+
+
+def _command(config: RunConfig, folder: Path) -> str:
+    return f"{command_of(config)} --out {shlex.quote(str(folder))}"
 
 
 def _no_run(folder: Path) -> str:

@@ -85,7 +85,7 @@ def resume(folder: Path, longer: Mapping[str, Any] | None = None, out: Path | No
     if run.pretrained is not None:
         raise InputError(
             f"{folder} comes with cato and cannot be trained further; train your own with "
-            f"`{run.record['command']}`"
+            f"`{run.command}`"
         )
     fabric = make_fabric(run.config.train)
     with fabric.rank_zero_first():
@@ -159,7 +159,7 @@ def _initial_model(run: Run) -> Operator:
         if start is None:
             raise InputError(
                 f"{run.folder} has lost its checkpoints; remove it and train again with "
-                f"`{run.record['command']}`"
+                f"`{run.command}`"
             )
         model.load_state_dict(start.tensors)
     return model

@@ -63,7 +63,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         band=metrics["band"],
         band_widths=_band_widths(metrics["band"]),
         chart_description=describe_chart(surrogate) if chart is not None else "",
-        command=run.record["command"],
+        command=run.command,
         environment={
             **run.record["environment"],
             "cato": run.record["cato"],

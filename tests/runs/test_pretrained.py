@@ -103,7 +103,7 @@ def test_the_command_on_the_card_trains_with_the_shipped_settings(name):
     assert run.config.benchmark == name
     data = run.config.data
     assert data == replace(DataConfig(), seed=data.seed, conditioning=data.conditioning)
-    _, command, *arguments = shlex.split(run.record["command"])
+    _, command, *arguments = shlex.split(run.command)
     changes, own = split_overrides(arguments)
     assert parse(COMMANDS[command], own, "cato train").config(changes) == run.config
 

@@ -344,7 +344,7 @@ def test_the_command_of_a_run_repeats_it(started, tmp_path):
     _, arguments = started
     main([*arguments, "--train.epochs", "1", "--data.count", "8", "--out", str(tmp_path / "run")])
     run = open_run(tmp_path / "run")
-    words = shlex.split(run.record["command"])
+    words = shlex.split(run.command)
     main([*words[1 : words.index("--out")], "--out", str(tmp_path / "again")])
     again = open_run(tmp_path / "again")
     assert again.config == run.config
