@@ -206,8 +206,9 @@ def _solve_missing(cache: SampleCache, target: Path, num_workers: int) -> None:
                 done += 1
                 bar(done)
     except KeyboardInterrupt:
+        kept = sum(cache.is_intact(*task) for task in spec.tasks)  # the workers have ended
         note(
-            f"stopped: {done} of {total} samples are kept in {cache.folder}; "
+            f"stopped: {kept} of {total} samples are kept in {cache.folder}; "
             f"the same command resumes"
         )
         raise

@@ -131,8 +131,7 @@ def test_interrupt_keeps_finished_samples_and_says_so(tmp_path: Path) -> None:
     kept = int(re.search(r"stopped: (\d+) of 316 samples are kept", output)[1])  # type: ignore[index]
     assert "the same command resumes" in output
     cache = SampleCache(tmp_path / LONG.file_name, LONG)
-    intact = sum(cache.is_intact(*task) for task in LONG.tasks)
-    assert kept <= intact <= kept + 2  # workers may have finished one each before they heard
+    assert kept == sum(cache.is_intact(*task) for task in LONG.tasks) >= 3
 
 
 def test_damaged_cache_is_solved_again(pristine: Path, tmp_path: Path, solved: list[Task]) -> None:
