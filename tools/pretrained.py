@@ -7,17 +7,19 @@
 
 Every recipe is trained with three seeds, one thread each, and the run with the median test error is
 packaged: the error of the benchmark's headline, see `errors_by_field`. Its run.json has the errors
-of all seeds, tools/results/pretrained.json their settings, figures and provenance. Resumable.
+of all seeds, tools/results/pretrained.json their settings, figures and provenance. Resumable, also
+on another machine: `--seeds 1 2` adds to the seeds in the results file.
 
 A packaged model is a run folder without the files that only training needs. It is evaluated after
 packaging, so that the figures on its card are those of exactly these weights.
 """
 
 import argparse
+import json
 import shutil
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
 from pathlib import Path
@@ -26,7 +28,7 @@ from typing import Any
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.cli.catalogue import pretrained_card
 from cato.errors import InputError, Interrupted
-from cato.files import write_json
+from cato.files import read_json, write_json
 from cato.inference.evaluate import ALL_ERRORS, errors_by_field, evaluate_run, headline_figures
 from cato.progress import note
 from cato.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -56,6 +58,7 @@ def main() -> None:
     what.add_argument("--from", dest="runs", nargs="+", type=Path, metavar="RUN", default=[])
     what.add_argument("--evaluate", action="store_true", help="new figures, no training")
     parser.add_argument("--benchmarks", nargs="+", choices=BENCHMARKS, default=list(BENCHMARKS))
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     given = parser.parse_args()
     names: list[str] = given.benchmarks
     try:
@@ -64,7 +67,7 @@ def main() -> None:
                 packaged = PRETRAINED / name
                 evaluate_run(replace(open_run(packaged), folder=packaged))
         else:
-            runs = [open_run(run) for run in given.runs] or train_seeds(names)
+            runs = [open_run(run) for run in given.runs] or train_seeds(names, given.seeds)
             names = list(dict.fromkeys(run.config.benchmark for run in runs))
             for name in names:
                 package_median([run for run in runs if run.config.benchmark == name])
@@ -76,14 +79,14 @@ def main() -> None:
     print(f"wrote {PAGE.relative_to(ROOT)} and {PRETRAINED.relative_to(ROOT)}")
 
 
-def train_seeds(benchmarks: Sequence[str]) -> list[Run]:
-    """The runs of the `small` recipes with all seeds, trained to the end."""
-    experiment = Experiment("pretrained models", "compare", seeds=SEEDS, runs=RUNS)
+def train_seeds(benchmarks: Sequence[str], seeds: Sequence[int]) -> list[Run]:
+    """The runs of the `small` recipes with these seeds, trained to the end."""
+    experiment = Experiment("pretrained models", "compare", seeds=tuple(seeds), runs=RUNS)
     jobs = {
         f"{name}-seed{seed}": experiment.config(
             name, experiment.our_model(name), {"train": {"seed": seed}}
         )
-        for seed in SEEDS
+        for seed in seeds
         for name in benchmarks
     }
     return list(experiment.train(jobs).values())
@@ -92,28 +95,46 @@ def train_seeds(benchmarks: Sequence[str]) -> list[Run]:
 def package_median(runs: Sequence[Run]) -> None:
     """Package the run with the median test error, and record all of them.
 
+    Seeds of the same recipe that the results file has from an earlier call count too.
+
     Args:
         runs: Runs of one recipe with different seeds.
     """
-    rows = {run.config.train.seed: seed_row(run) for run in runs}
+    given = {run.config.train.seed: run for run in runs}
     recipes = {repr(replace(r.config, train=replace(r.config.train, seed=0))) for r in runs}
-    if len(rows) < len(runs) or len(recipes) > 1:
+    if len(given) < len(runs) or len(recipes) > 1:
         folders = ", ".join(str(run.folder) for run in runs)
         raise InputError(f"{folders} must differ in the seed and in no other setting")
-    errors = {seed: headline_figures(row)["relative_l2"] for seed, row in rows.items()}
-    finite = {seed: inf if error is None else error for seed, error in errors.items()}
-    ranked = sorted(runs, key=lambda run: finite[run.config.train.seed])
-    shipped = ranked[len(ranked) // 2]
-    package(shipped, PRETRAINED / shipped.config.benchmark, errors)
-    rows[shipped.config.train.seed]["is_shipped"] = True
+    name = runs[0].config.benchmark
+    target = PRETRAINED / name
     known = read_results("pretrained")["rows"] if (RESULTS / "pretrained.json").exists() else []
-    others = [row for row in known if row["benchmark"] != shipped.config.benchmark]
+    rows = {seed: seed_row(run) for seed, run in given.items()}
+    recipe = _recipe(next(iter(rows.values())))
+    earlier = [row for row in known if _recipe(row) == recipe]
+    rows = {row["seed"]: row | {"is_shipped": False} for row in earlier} | rows
+    errors = {seed: headline_figures(row)["relative_l2"] for seed, row in sorted(rows.items())}
+    ranked = sorted(errors, key=lambda seed: inf if errors[seed] is None else errors[seed])
+    median = ranked[len(ranked) // 2]
+    if median in given:
+        package(given[median], target)
+    elif open_run(target).config.train.seed != median:
+        raise InputError(f"the median is seed {median} of {name}, which must be trained again")
+    record = read_json(target / "run.json", f"{target} is not a run folder")
+    write_json(target / "run.json", record | {"test_error_by_seed": errors})
+    rows[median]["is_shipped"] = True
+    others = [row for row in known if row["benchmark"] != name]
     order = list(BENCHMARKS)
     ordered = sorted(
         [*others, *rows.values()], key=lambda row: (order.index(row["benchmark"]), row["seed"])
     )
     write_results("pretrained", {"rows": ordered})
-    note(f"packaged {shipped.folder}")
+    note(f"packaged seed {median} of {len(rows)} of {name}")
+
+
+def _recipe(row: Row) -> str:
+    """What the trainings of one recipe with different seeds have in common."""
+    settings = row["settings"] | {"train": row["settings"]["train"] | {"seed": 0}}
+    return json.dumps([row["data"], settings], sort_keys=True)
 
 
 def seed_row(run: Run) -> Row:
@@ -137,7 +158,7 @@ def seed_row(run: Run) -> Row:
     }
 
 
-def package(run: Run, target: Path, error_by_seed: Mapping[int, float | None]) -> None:
+def package(run: Run, target: Path) -> None:
     """Evaluate a slim copy of a finished run and move it to `target`."""
     data, log = run.config.data, run.log()
     places = ("root", "count", "resolution", "original", "file")
@@ -151,7 +172,6 @@ def package(run: Run, target: Path, error_by_seed: Mapping[int, float | None]) -
         # All settings, and a command without folders of this machine.
         config, command = run.config.to_dict(), command_of(run.config)
         record = run.record | {"config": config, "command": command}
-        record["test_error_by_seed"] = dict(error_by_seed)
         slim = Run(Path(temporary) / target.name, run.config, run.problem, record)
         write_json(slim.folder / "run.json", slim.record)
         slim.write_log(log)

@@ -229,7 +229,7 @@ def tiny(script, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         run = train(run_config(values, "test"), Path("trained"))
-        script.package(run, Path("library/darcy"), {0: 0.5})
+        script.package(run, Path("library/darcy"))
     return folder
 
 
@@ -257,10 +257,10 @@ def test_an_unfinished_run_and_other_data_are_not_shipped(script, shipped):
     run = open_run("trained")
     run.write_log(run.log()[:1])
     with pytest.raises(InputError, match="not trained to the end"):
-        script.package(run, shipped, {})
+        script.package(run, shipped)
     elsewhere = replace(run.config, data=replace(run.config.data, root="elsewhere"))
     with pytest.raises(InputError, match=r"in \./data"):
-        script.package(replace(run, config=elsewhere), shipped, {})
+        script.package(replace(run, config=elsewhere), shipped)
 
 
 def test_of_several_seeds_the_median_is_shipped_and_all_are_recorded(
@@ -287,7 +287,15 @@ def test_of_several_seeds_the_median_is_shipped_and_all_are_recorded(
         (0, 0.3, False), (1, 0.1, False), (2, 0.2, True)
     ]  # fmt: skip
     assert all(row["data"] == run.record["data"] for row, run in zip(rows, seeds, strict=True))
-    script.package_median([open_run("trained")])  # a benchmark's rows are replaced together
+    packaged = files_in(library)
+    script.package_median(seeds[:1])  # the median is still seed 2
+    assert files_in(library) == packaged
+    (library / "darcy/run.json").write_text(
+        json.dumps(record | {"config": seeds[0].record["config"]})
+    )
+    with pytest.raises(InputError, match="the median is seed 2 of darcy, which must be trained"):
+        script.package_median(seeds[:1])
+    script.package_median([open_run("trained")])  # rows of another recipe are replaced together
     (row,) = json.loads((results / "pretrained.json").read_text())["rows"]
     assert row["is_shipped"]
     before = files_in(library)
@@ -317,7 +325,7 @@ def test_a_shipped_model_is_measured_again(script, shipped, monkeypatch):
 def test_the_seeds_are_trained_as_jobs_of_the_recipe(script, monkeypatch):
     asked = {}
     monkeypatch.setattr(Experiment, "train", lambda self, jobs: asked.update(jobs) or {})
-    script.train_seeds(["darcy", "elasticity"])
+    script.train_seeds(["darcy", "elasticity"], (0, 1, 2))
     assert list(asked) == [f"{b}-seed{s}" for s in (0, 1, 2) for b in ("darcy", "elasticity")]
     for name, config in asked.items():
         benchmark, seed = name.split("-seed")
