@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 # Without compiled bytecode every process spends seconds on compiling PyTorch's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-STUDIES := theory ablation-defaults ablation-heads-rope recipe lr-sweep epochs time minutes long-run \
+STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen recipe lr-sweep epochs time minutes long-run \
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)  ## generate Darcy data, train CATO, evaluate, compare with the solver, write runs/demo/report.html
 	$(BIN)/cato demo
 
-test: $(READY)  ## what CI runs, about 10 minutes on two cores
+test: $(READY)  ## what CI runs, about 4 minutes on two cores
 	$(MAKE) --jobs 3 --output-sync=target lint check-generated fast-tests
 
 fast-tests: $(READY)

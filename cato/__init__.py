@@ -15,7 +15,7 @@ The names below are all of the public interface; they are imported when first us
 from importlib import import_module
 from typing import Any
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 _PUBLIC = {
     "Dataset": "cato.data.dataset",

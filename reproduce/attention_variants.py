@@ -7,7 +7,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.models.cato.attention import AxialAttention, attend, attend_along, axial_attention, rotate
+from cato.models.cato.attention import (
+    AxialAttention,
+    attend,
+    attend_along,
+    axial_attention,
+    rotate,
+    turn_back,
+)
 from cato.models.cato.grid import Cato, CatoConfig
 from cato.models.registry import model_class
 from cato.problem import Problem
@@ -19,9 +26,9 @@ class FullAttention(nn.Module):
     Half of a head's pairs turn with the first chart coordinate, the others with the second.
     """
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, width: int, heads: int, turn_values: bool) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.turn_values = heads, turn_values
         self.qkv = nn.Linear(width, 3 * width, bias=False)
         self.out = nn.Linear(width, width, bias=False)
 
@@ -32,15 +39,17 @@ class FullAttention(nn.Module):
         half = turns[0].shape[-2] // 2
         turn = torch.cat((turns[0][..., :half, :], turns[1][..., half:, :]), dim=-2)
         q, k, v = self.qkv(h).chunk(3, dim=-1)
+        v = rotate(v, turn) if self.turn_values else v
         q, k, v = (x.flatten(1, -2) for x in (rotate(q, turn), rotate(k, turn), v))
-        return self.out(attend_along(q, k, v, 1, self.heads).reshape(h.shape))
+        result = attend_along(q, k, v, 1, self.heads).reshape(h.shape)
+        return self.out(rotate(result, turn_back(turn)) if self.turn_values else result)
 
 
 def full_attention(config: CatoConfig, problem: Problem) -> nn.Module:
     """CATO with full attention in every block."""
     model = Cato(config, problem)
     for block in model.blocks:
-        block.attention = FullAttention(config.width, config.heads)
+        block.attention = FullAttention(config.width, config.heads, model.is_ours)
     return model
 
 
@@ -52,7 +61,8 @@ class PlainAttention(AxialAttention):
     ) -> Float[Tensor, "B *mesh C"]:
         """Attend along each axis."""
         turns = [turns[axis] for axis in self.axes]
-        return self.out(axial_attention(self.qkv(h), turns, self.heads, self.axes))
+        qkv = self.qkv(h)
+        return self.out(axial_attention(qkv, turns, self.heads, self.axes, self.turn_values))
 
 
 def plain_cato(config: CatoConfig, problem: Problem) -> nn.Module:
@@ -61,7 +71,9 @@ def plain_cato(config: CatoConfig, problem: Problem) -> nn.Module:
     for block in model.blocks:
         fast = block.attention
         assert isinstance(fast, AxialAttention)
-        plain = PlainAttention(config.width, config.heads, fast.axes, config.share_qkv)
+        plain = PlainAttention(
+            config.width, config.heads, fast.axes, config.share_qkv, fast.turn_values
+        )
         plain.load_state_dict(fast.state_dict())
         block.attention = plain
     return model
@@ -77,12 +89,12 @@ class AxialAlone(nn.Module):
         with torch.no_grad():
             self.turns = model.rotations(coords, problem.shape)
         self.qkv = torch.randn(1, *problem.shape, 3 * config.width)
-        self.heads, self.depth = config.heads, config.depth
+        self.heads, self.depth, self.turn_values = config.heads, config.depth, model.is_ours
 
     def forward(self, coords: Tensor, features: Tensor) -> None:
         """Attend as often as CATO does, by the same kernels; the arguments are not used."""
         for _ in range(self.depth):
-            attend(self.qkv, self.turns, self.heads)
+            attend(self.qkv, self.turns, self.heads, None, self.turn_values)
 
 
 VARIANTS: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {

@@ -16,13 +16,13 @@ from typing import Any
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import atomic_write
-from cato.runs.settings import build_settings
 from cato.viz.pages import data_uri
 from cato.viz.pages import render as render_template
 from reproduce.claims import claims
 from reproduce.experiment import RESULTS, all_experiments, definitions
 from reproduce.figures import save_figure
 from reproduce.figures.heatmap import heatmap
+from reproduce.recipes import recipe_changes
 from reproduce.results import (
     Row,
     budget_of,
@@ -76,9 +76,11 @@ def page_of(results: Row) -> str:
     return render(
         "study.md",
         kind=kind,
+        experiment_name=results["experiment"],
         experiment=definitions()["experiments"][results["experiment"]],
         settings=settings,
         provenance=provenance_summary(results),
+        recipe_changes=recipe_changes(results),
         **context,
     )
 
@@ -224,7 +226,8 @@ def _ours(ablation: Row) -> dict[str, Any]:
         for row in others
         if (words := AS_IN_PAPER.get((row["question"], row["answer"])))
     ]
-    return {"scale": scale, "recipe": build_settings("darcy", scale, "cato"), "rows": rows}
+    recipe = ablation["rows"][0]["provenance"]["settings"]
+    return {"scale": scale, "recipe": recipe, "rows": rows}
 
 
 def _experiments(found: Mapping[str, Row], to_folder: str) -> list[dict[str, Any]]:
@@ -243,6 +246,7 @@ def _experiments(found: Mapping[str, Row], to_folder: str) -> list[dict[str, Any
                 "question": experiment.question,
                 "page": f"{to_folder}/{name}/{kind}.md" if results else None,
                 "cost": measured or experiment.cost or "not measured",
+                "is_outdated": bool(results and recipe_changes(results)),
             }
         )
     return listed

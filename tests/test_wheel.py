@@ -13,7 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from cato import __version__
 from cato.benchmarks import BENCHMARKS
+from cato.runs.folder import pretrained_names
 
 ROOT = Path(__file__).parents[1]
 MAX_MEGABYTES = 10
@@ -21,7 +23,7 @@ DATA = (
     "cato/py.typed",
     "cato/serve/static/api.html",
     *(f"cato/benchmarks/{name}/recipe.toml" for name in BENCHMARKS),
-    *(f"cato/pretrained/{name}/run.json" for name in BENCHMARKS),
+    *(f"cato/pretrained/{name}/run.json" for name in pretrained_names()),
 )
 
 
@@ -81,7 +83,7 @@ def test_the_wheel_has_every_file_of_the_package_and_nothing_else(
 ) -> None:
     with zipfile.ZipFile(distributions["wheel"]) as archive:
         names = set(archive.namelist())
-    assert {name.split("/")[0] for name in names} == {"cato", "cato_pde-0.1.0.dist-info"}
+    assert {name.split("/")[0] for name in names} == {"cato", f"cato_pde-{__version__}.dist-info"}
     tracked = run("git", "ls-files", "cato", cwd=ROOT).splitlines()
     present = {name for name in tracked if (ROOT / name).exists()}
     assert present <= names, f"missing: {sorted(present - names)[:5]}"

@@ -7,8 +7,10 @@ from cato.benchmarks import BENCHMARKS
 from cato.files import read_json
 from cato.inference.evaluate import ALL_OUTPUTS
 from cato.models.registry import model_class
-from reproduce.results import by_headline, title_with_field
+from reproduce.recipes import recipe_changes
+from reproduce.results import by_benchmark, by_headline, title_with_field
 from reproduce.studies.compare import family, mean_ranks
+from reproduce.verdicts import check_lowest_rank
 from tools.pages import Pages, table, with_block
 from tools.results import ROOT
 
@@ -34,23 +36,28 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
     """
     rows = by_headline(epochs["rows"])
     errors = {(family(row), row["benchmark"]): row["relative_l2"] for row in rows}
-    lowest = {
-        name: min(error for (_, benchmark), error in errors.items() if benchmark == name)
-        for name in BENCHMARKS
-    }
+    groups = by_benchmark(rows)
+    benchmarks = [name for name in BENCHMARKS if name in groups]
+    lowest = {name: min(row["relative_l2"] for row in groups[name]) for name in benchmarks}
     ranks, ranks_in_time = mean_ranks(rows), mean_ranks(by_headline(time["rows"]))
     cells = []
     for model in sorted(ranks, key=lambda model: ranks[model]):
         row = [model_class(model).title]
-        for name in BENCHMARKS:
+        for name in benchmarks:
             error = errors.get((model, name))
             text = "/" if error is None else f"{error:.2%}"
             row.append(f"**{text}**" if error == lowest[name] else text)
         cells.append([*row, f"{ranks[model]:.1f}", f"{ranks_in_time[model]:.1f}"])
     means = {row["benchmark"]: row["mean_predictor"] for row in rows}
-    cells.append(["*training mean*", *(f"{means[name]:.2%}" for name in BENCHMARKS), "", ""])
+    cells.append(["*training mean*", *(f"{means[name]:.2%}" for name in benchmarks), "", ""])
     titles = {row["benchmark"]: title_with_field(row) for row in rows}
-    header = ["model", *(titles[name] for name in BENCHMARKS), "mean rank", "mean rank, equal time"]
+    header = ["model", *(titles[name] for name in benchmarks), "mean rank", "mean rank, equal time"]
+    verdict, _ = check_lowest_rank([row | {"family": family(row)} for row in rows], "cato")
+    outdated = (
+        "The trainings had [earlier recipes](docs/studies/epochs/compare.md). "
+        if recipe_changes(dict(epochs))
+        else ""
+    )
     num_seeds, num_models = len(epochs["settings"]["seeds"]), len(ranks_in_time)
     return (
         f"\n{table(header, cells)}\n\n"
@@ -59,8 +66,8 @@ def block(epochs: Mapping[str, Any], time: Mapping[str, Any]) -> str:
         f"seeds; CATO-PC on point clouds. *Equal time*: rank among all {num_models} models after "
         f"{time['settings']['minutes']:g} minutes of training on one thread. *Training mean*: "
         f"error of always predicting it; a model near it has learnt nothing. "
-        f"{about_fields({row['field'] for row in rows})}The lead in mean "
-        f"rank is [within the spread](docs/results.md).\n\n"
+        f"{about_fields({row['field'] for row in rows})}{outdated}That CATO has the lowest mean "
+        f"rank is [{verdict}](docs/results.md).\n\n"
     )
 
 

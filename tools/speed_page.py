@@ -142,16 +142,20 @@ def recipes_table(rows: Sequence[Row]) -> str:
     return table(("benchmark", "model", "epochs", "steps", "ms per step", "minutes"), cells)
 
 
+def _target(value: float | None, digits: str) -> str:
+    return "none" if value is None else f"{value:{digits}}"
+
+
 def solvers_table(rows: Sequence[Row]) -> str:
     """Seconds per sample, and whether they are few enough."""
     cells = [
         (
             link(row["benchmark"]),
             f"{row['seconds']:.2f}",
-            f"{row['target_seconds']:g}",
+            _target(row["target_seconds"], "g"),
             f"{row['ratio']:.2f}",
-            f"{row['target_ratio']:.2f}",
-            verdict(row["reached"]),
+            _target(row["target_ratio"], ".2f"),
+            verdict(row["reached"]) if row["target_seconds"] else "",
         )
         for row in rows
     ]

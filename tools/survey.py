@@ -23,6 +23,7 @@ from PIL import Image
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.benchmarks.contract import Rejected
+from cato.benchmarks.view import is_deformed
 from cato.data.generate import generate
 from cato.data.sampling import sample_rng
 from cato.data.spec import DataSpec
@@ -95,7 +96,7 @@ def survey(name: str, scale: str, stored: Stored) -> Row:
             label: {"median": float(np.median(v)), "largest": float(v[np.abs(v).argmax()])}
             for label, v in split.diagnostics.items()
         },
-        "facts": FACTS[name](scale, problem, split),
+        "facts": FACTS[name](scale, problem, split) if name in FACTS else {},
     }
     spec = DataSpec(name, scale, SEED, NUM_SAMPLES)
     settings = {"num_samples": NUM_SAMPLES, "seed": SEED, "num_repeated": NUM_REPEATED}
@@ -250,8 +251,10 @@ def block(row: Row) -> str:
         f"accepted ({row['acceptance_rate']:.1%}).",
         table(("channel", "min", "mean", "std", "max"), channels),
         table(("diagnostic", "median", "largest"), diagnostics),
-        table(("per sample, or over all samples", "smallest … median … largest"), facts),
     ]
+    if facts:
+        header = ("per sample, or over all samples", "smallest … median … largest")
+        parts.append(table(header, facts))
     return "\n" + "\n\n".join(parts) + "\n\n"
 
 
@@ -271,7 +274,7 @@ def draw_sheet(path: Path, stored: Stored) -> None:
     for axes, (coords, values) in zip(panels.flat, shown, strict=True):
         drawn = draw_field(axes, problem, coords.reshape(-1, 2), values.ravel(), **style)
     bar = figure.colorbar(drawn, ax=panels, extend="both", fraction=0.03)  # type: ignore[arg-type]
-    shown_name = "displacement, mm" if problem.name == "plasticity" else problem.outputs[0]
+    shown_name = "displacement, mm" if is_deformed(problem) else problem.outputs[0]
     bar.set_label(shown_name + ("" if problem.time == "steady" else ", last frame"))
     with BytesIO() as buffer, atomic_write(path) as temporary:
         figure.savefig(buffer, dpi=70)
@@ -282,7 +285,7 @@ def picture(problem: Problem, stored: Stored, k: int) -> tuple[np.ndarray, np.nd
     """Coordinates and values to draw: a moving mesh deformed, coloured by its displacement."""
     split = stored.splits["train"]
     targets = split.targets[k] if problem.time == "steady" else split.targets[k, -1]
-    if problem.name == "plasticity":
+    if is_deformed(problem):
         return targets[..., :2], np.hypot(targets[..., 2], targets[..., 3])
     coords = stored.coords if split.coords is None else split.coords[k]
     assert coords is not None

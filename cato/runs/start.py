@@ -1,8 +1,7 @@
 """Fine-tuning: the trained weights that a training starts from.
 
-Weights whose name and shape agree are taken over, all others keep their initial values. Where that
-would be hardly anything, or other channels than those the weights were trained for, the start is
-refused. Normalisation and conditioning belong to the data and are fitted to them; only normalised
+Weights whose name and shape agree are taken over, all others keep their initial values. A start is
+refused if less than half of the weights agree, or if it was trained for other channels. Normalisation and conditioning belong to the data and are fitted to them; only normalised
 coordinates are shown to the network in the frame that its weights know.
 """
 

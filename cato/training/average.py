@@ -22,7 +22,7 @@ class WeightAverage:
 
     @property
     def weights(self) -> list[nn.Parameter]:
-        """Those that are learnt."""
+        """The trainable parameters."""
         return [p for p in self.module.parameters() if p.requires_grad]
 
     def reset(self) -> None:
@@ -31,7 +31,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def take(self) -> None:
-        """The weights of now become the average."""
+        """Set the average to the current weights."""
         self.values = [weight.detach().clone() for weight in self.weights]
 
     @torch.no_grad()

@@ -152,13 +152,14 @@ def test_attention_grows_by_eight_and_the_rest_by_four_when_the_mesh_doubles():
     assert rest[1] == 4 * rest[0]
 
 
-def test_without_compiled_loops_cato_is_the_same_function():
+@pytest.mark.parametrize("scale", ["smoke", "small"])  # the published block, and ours
+def test_without_compiled_loops_cato_is_the_same_function(scale):
     problem = get_benchmark("darcy").problem("smoke")
     inputs = inputs_of(problem)
     torch.manual_seed(0)
-    fast = subject("cato", "smoke", problem)
+    fast = subject("cato", scale, problem)
     torch.manual_seed(0)
-    plain = subject("plain_cato", "smoke", problem)
+    plain = subject("plain_cato", scale, problem)
     plain.load_state_dict(fast.state_dict())
     torch.testing.assert_close(plain(*inputs), fast(*inputs), rtol=1e-4, atol=1e-5)
 

@@ -9,11 +9,10 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
-from cato.benchmarks import BENCHMARKS
 from cato.inference.conformal import Band, load_band, save_band
 from cato.inference.evaluate import ALL_ERRORS
 from cato.runs.checkpoint import load_checkpoint
-from cato.runs.folder import PRETRAINED, open_run
+from cato.runs.folder import PRETRAINED, open_run, pretrained_names
 from cato.runs.settings import build_settings, run_config
 from cato.serve.app import create_app
 from cato.serve.models import load_model, load_models
@@ -118,7 +117,7 @@ def test_without_a_run_all_pretrained_models_are_served_and_explored(tmp_path, m
     monkeypatch.chdir(tmp_path)
     (tmp_path / "darcy").mkdir()  # hides the name, but none was given
     models = load_models([])
-    assert list(models) == list(BENCHMARKS)
+    assert list(models) == pretrained_names()
     for name, model in models.items():
         run = open_run(PRETRAINED / name)
         step = load_checkpoint(run.checkpoints, "best").state["step"]
@@ -132,7 +131,7 @@ def test_without_a_run_all_pretrained_models_are_served_and_explored(tmp_path, m
     with TestClient(create_app(models)) as client:
         assert client.get("/", follow_redirects=False).headers["location"] == "/explorer/"
         shown = client.get("/explorer/api/benchmarks").json()["benchmarks"]
-        assert [benchmark["name"] for benchmark in shown] == list(BENCHMARKS)
+        assert [benchmark["name"] for benchmark in shown] == pretrained_names()
         (model,) = next(b["models"] for b in shown if b["name"] == "plasticity")
         fields = [error["field"] for error in model["testErrors"]]
         assert fields == ["displacement", "all outputs", "x", "y", "dx", "dy"]

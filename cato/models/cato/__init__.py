@@ -1,1 +1,1 @@
-"""The paper in reading order: chart, attention, block, grid (CATO), cloud (CATO-PC)."""
+"""The paper in reading order: chart, attention, grid (block and CATO), cloud (CATO-PC)."""
