@@ -10,13 +10,15 @@ STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen recipe lr-
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-fine-tuning animation survey cards pretrained clean study study-pages $(STUDIES:%=study-%)
+        bench-fine-tuning animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
 
-$(READY): pyproject.toml constraints.txt
+# Everything but PyTorch, whose builds differ from machine to machine, is installed by the hashes of requirements.lock.
+$(READY): pyproject.toml constraints.txt requirements.lock
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt torch
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes --no-deps -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
 	@touch $@
 
 demo: $(READY)  ## generate Darcy data, train CATO, evaluate, compare with the solver, write runs/demo/report.html
@@ -86,6 +88,19 @@ pretrained: $(READY)  ## train three seeds of the models that come with cato, pa
 
 cards: $(READY)  ## the model cards, from code, recipes and results
 	$(BIN)/python -m tools.cards
+
+AUDIT := build/audit/bin
+$(AUDIT)/python:
+	$(PYTHON) -m venv build/audit
+	$@ -m pip install --quiet --disable-pip-version-check pip-audit uv
+
+lock: $(AUDIT)/python  ## requirements.lock: the versions of constraints.txt with the hashes of their files for all platforms
+	echo "torch; sys_platform == 'never'" > build/without-torch.txt
+	$(AUDIT)/uv pip compile --quiet --universal --python-version 3.11.7 --generate-hashes --no-header --no-annotate \
+	    --override build/without-torch.txt --no-emit-package torch -c constraints.txt --extra dev pyproject.toml -o requirements.lock
+
+audit: $(AUDIT)/python  ## known vulnerabilities of the locked dependencies; fails where no advisory database can be reached
+	$(AUDIT)/pip-audit --strict --disable-pip --no-deps --progress-spinner off -r requirements.lock
 
 clean:
 	rm -rf $(VENV) build *.egg-info
