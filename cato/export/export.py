@@ -175,7 +175,8 @@ def largest_difference(portable: Portable, program: Program, case: str, arrays: 
         raise NotExportable(
             f"{case}: the file gives {tuple(found.shape)}, PyTorch {tuple(expected.shape)}"
         )
-    difference = relative_l2(found.flatten(1, -2), expected.flatten(1, -2)).max().item()
+    pair = (found.flatten(1, -2), expected.flatten(1, -2))
+    difference = relative_l2(*pair, offsets=portable.problem.offsets).max().item()
     if not difference <= TOLERANCE:  # NaN too
         raise NotExportable(
             f"{case}: the file differs from PyTorch by {difference:.1e}, "
