@@ -64,10 +64,13 @@ class Spread:
 
 def spreads(arrays: Sequence[np.ndarray]) -> list[Spread]:
     """Statistics of each channel of arrays (…, C)."""
+    num_channels = arrays[0].shape[-1]
+    if not num_channels:
+        return []
 
     def over(function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
         """A function of the rows of each array, and of which of their values are finite."""
-        rows = (array.reshape(-1, array.shape[-1]).astype(np.float64) for array in arrays)
+        rows = (array.reshape(-1, num_channels).astype(np.float64) for array in arrays)
         return np.stack([function(part, np.isfinite(part)) for part in rows])
 
     with np.errstate(over="ignore", invalid="ignore"):
