@@ -272,6 +272,7 @@ def _figures(problem: Problem, predictions: list[SamplePrediction]) -> dict[str,
             "relative_l2": float(np.mean(list(relative.values()))),
             "worst": relative[worst],
             "worst_sample": worst,
+            "offsets": dict(zip(problem.outputs, problem.offsets, strict=False)) or None,
         }
     widths = [p.half_width for p in predictions if p.half_width is not None]
     if len(widths) == len(predictions):
