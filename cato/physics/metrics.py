@@ -3,8 +3,8 @@
 Values are physical, not normalised. Where the true field is zero the relative error is 0 for an
 exact prediction and infinite for any other: such a sample shows in every mean, and is not dropped.
 
-Norms are computed in float64, in which the square of every float32 number exists: the error of
-fields scaled by any factor is the same. Where outputs vary little around a large constant,
+Norms are computed in float64 and in units of the largest value: the error of fields scaled by any
+factor is the same. Where outputs vary little around a large constant,
 `Problem.offsets`, errors are relative to the variation, ‖û − u‖₂ / ‖u − offset‖₂.
 """
 
@@ -36,12 +36,18 @@ def relative_l2(
         if mask is not None:
             pair = tuple(values[..., mask[index], :] for values in pair)
         found, true = (values.double() for values in pair)
-        errors.append(torch.linalg.vector_norm(found - true))
-        sizes.append(torch.linalg.vector_norm(true - level))
+        errors.append(_norm(found - true))
+        sizes.append(_norm(true - level))
     if not errors:
         return target.new_zeros(0, dtype=torch.float64)
     error, size = torch.stack(errors), torch.stack(sizes)
     return torch.where(error == 0, 0, error / size)
+
+
+def _norm(values: Float[Tensor, "..."]) -> Float[Tensor, ""]:
+    """Euclidean norm, in units of the largest value: squares of 1e200 do not exist in float64."""
+    largest = values.abs().amax()
+    return largest * torch.linalg.vector_norm(values / torch.where(largest > 0, largest, 1))
 
 
 def relative_l2_per_frame(

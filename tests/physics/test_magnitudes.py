@@ -42,6 +42,16 @@ def test_metrics_at_any_magnitude(exponent: int, seed: int) -> None:
             )
 
 
+def test_squares_that_float64_does_not_have() -> None:
+    found, true = (values.double() for values in fields(2, 30, 1))
+    expected = relative_l2(found, true)
+    for unit in (1e-250, 1e250):
+        torch.testing.assert_close(relative_l2(unit * found, unit * true), expected)
+    zero = torch.zeros(2, 30, 1)
+    assert relative_l2(zero, zero).tolist() == [0, 0]
+    assert relative_l2(zero + 1, zero).isinf().all()
+
+
 @settings(max_examples=40)
 @given(exponents, st.integers(0, 100))
 def test_losses_at_any_magnitude(exponent: int, seed: int) -> None:
