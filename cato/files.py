@@ -6,6 +6,7 @@ import os
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
@@ -42,10 +43,26 @@ def atomic_write(path: Path) -> Iterator[Path]:
             temporary.unlink()
 
 
+def to_json(values: Any, **options: Any) -> str:
+    """Values as JSON, which has no NaN and no infinity: a figure that is not finite is null.
+
+    `options` are those of `json.dumps`.
+    """
+    return json.dumps(_only_finite(values), allow_nan=False, **options)
+
+
+def _only_finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _only_finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_only_finite(item) for item in value]
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
 def write_json(path: Path, values: Any) -> None:
     """Write `values` as readable JSON, atomically."""
     with atomic_write(path) as temporary:
-        temporary.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n")
+        temporary.write_text(to_json(values, indent=2, ensure_ascii=False) + "\n")
 
 
 def read_json(path: Path, what: str) -> Any:

@@ -65,6 +65,12 @@ class Problem:
         normalise: Which of "coords", "inputs", "outputs" are normalised to mean 0 and standard
             deviation 1 per channel, over the training samples.
         conditioning: How the fields are presented to the network.
+        float64: Which of "coords", "inputs", "outputs" float32 cannot carry (very large or small
+            values, or a small variation around a large mean); they stay in float64 up to the
+            network, which works in float32 on normalised values.
+        offsets: For each output, the constant that errors leave out of the size they are relative
+            to, ‖û − u‖ / ‖u − offset‖, because the variation around it is tiny. Empty if all are
+            0, as in the paper.
     """
 
     name: str
@@ -79,6 +85,8 @@ class Problem:
     num_steps: int = 1
     normalise: tuple[str, ...] = ("inputs", "outputs")
     conditioning: Conditioning = Conditioning()
+    float64: tuple[str, ...] = ()
+    offsets: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         num_axes = len(self.shape)
@@ -92,8 +100,12 @@ class Problem:
         for name in ("inputs", "outputs", "normalise"):
             if isinstance(getattr(self, name), str):
                 raise InputError(f"{name} must be a tuple of names, such as ('u',), not one string")
-        if set(self.normalise) - {"coords", "inputs", "outputs"}:
-            raise InputError(f"only coords, inputs and outputs are normalised: {self.normalise}")
+        for name in ("normalise", "float64"):
+            if set(getattr(self, name)) - {"coords", "inputs", "outputs"}:
+                found = getattr(self, name)
+                raise InputError(f"{name} takes only coords, inputs and outputs; got {found}")
+        if len(self.offsets) not in (0, len(self.outputs)):
+            raise InputError(f"offsets {self.offsets} must name every output")
         if any(self.period) and "coords" in self.normalise:
             raise InputError(
                 "coordinates with a period cannot be normalised: that changes the period"
@@ -158,7 +170,13 @@ class Problem:
         if self.has_index_inputs:
             for axis, wraps in enumerate(self.periodic):
                 added += [f"index{axis}{part}" for part in (("cos", "sin") if wraps else ("",))]
-        return replace(self, inputs=(*self.inputs, *added), conditioning=Conditioning())
+        return replace(
+            self,
+            inputs=(*self.inputs, *added),
+            conditioning=Conditioning(),
+            float64=(),
+            offsets=(),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -8,13 +8,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cato.data.arrays import channel_names, require_finite
+from cato.data.arrays import array_type, channel_names, require_finite
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
 
 Array = TypeVar("Array", np.ndarray, Tensor)
+
+
+class NotFinite(InputError):
+    """The prediction for `sample` has NaN or infinite values; `reason` says why."""
+
+    def __init__(self, sample: int, reason: str) -> None:
+        super().__init__(f"the prediction for sample {sample} is not finite: {reason}")
+        self.sample, self.reason = sample, reason
 
 
 class Frame(NamedTuple):
@@ -60,7 +68,8 @@ def next_past(
 
 def _frame_time(problem: Problem, step: int, like: Tensor) -> Float[Tensor, " B"]:
     """Frames are spread evenly over t ∈ [0, 1]."""
-    return like.new_full((len(like),), step / max(1, problem.num_steps - 1))
+    time = step / max(1, problem.num_steps - 1)
+    return like.new_full((len(like),), time, dtype=torch.float32)
 
 
 class Surrogate(nn.Module):
@@ -110,6 +119,11 @@ class Surrogate(nn.Module):
     def problem(self) -> Problem:
         return self.normaliser.problem
 
+    @property
+    def network_dtype(self) -> torch.dtype:
+        """Precision of the network; that of physical values is `Problem.float64`."""
+        return next((p.dtype for p in self.model.parameters()), torch.float32)
+
     def forward(
         self,
         coords: Float[Tensor, "B N D"],
@@ -122,8 +136,8 @@ class Surrogate(nn.Module):
         """One frame of the solution and its flux, in physical units."""
         on = shape or self.problem.shape
         values, flux = self.model(
-            self.normaliser.encode_coords(coords),
-            self.normaliser.encode_inputs(inputs, coords, on),
+            self.normaliser.encode_coords(coords).to(self.network_dtype),
+            self.normaliser.encode_inputs(inputs, coords, on).to(self.network_dtype),
             time=time,
             shape=shape,
             mask=mask,
@@ -156,7 +170,7 @@ class Surrogate(nn.Module):
     @torch.no_grad()
     def charted(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"] | None:
         """Chart coordinates of the nodes; None for models without a chart."""
-        return self.model.chart_coords(self.normaliser.encode_coords(coords))
+        return self.model.chart_coords(self.normaliser.encode_coords(coords).to(self.network_dtype))
 
     @torch.no_grad()
     def predict(self, inputs: Array, coords: Array | None = None, batch_size: int = 16) -> Array:
@@ -170,6 +184,10 @@ class Surrogate(nn.Module):
 
         Returns:
             (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy.
+
+        Raises:
+            InputError: The arrays do not fit.
+            NotFinite: A result is NaN or infinite; names the sample and the cause.
         """
         values, nodes = self.checked(inputs, coords)
         shape: tuple[int, ...] = tuple(values.shape[1:-1])
@@ -185,8 +203,48 @@ class Surrogate(nn.Module):
             for first in range(0, len(flat), batch_size)
         ]
         self.train(was_training)
-        solution = torch.cat(solutions).unflatten(-2, shape)
+        solution = torch.cat(solutions)
+        self.require_finite(solution, nodes, flat)
+        solution = solution.unflatten(-2, shape)
         return solution.cpu().numpy() if isinstance(inputs, np.ndarray) else solution
+
+    def require_finite(
+        self,
+        solution: Float[Tensor, "S *T N C_out"],
+        coords: Float[Tensor, "S N D"],
+        inputs: Float[Tensor, "S N C_in"],
+        mask: Bool[Tensor, "S N"] | None = None,
+    ) -> None:
+        """Raise if a solution for these samples is not finite, naming the sample and the cause."""
+        bad = ~torch.isfinite(solution)
+        if mask is not None:
+            bad &= mask.to(bad.device).view(len(mask), *[1] * (bad.ndim - 3), -1, 1)
+        if not bad.any():
+            return
+        self.require_finite_weights()
+        sample = int(bad.flatten(1).any(1).nonzero()[0])
+        far: dict[str, float] = {}
+        for name, given in (("coords", coords[sample]), ("inputs", inputs[sample])):
+            size = self.normaliser.encoded(name, given.to(self.device)).abs().flatten(0, -2)
+            if size.numel():
+                largest = size.amax(0).tolist()
+                far |= dict(zip(channel_names(self.problem)[name], largest, strict=True))
+        worst = max(far, key=lambda name: far[name])
+        raise NotFinite(
+            sample,
+            f"{int(bad[sample].sum())} of {bad[sample].numel()} values overflowed. Its {worst} is "
+            f"up to {far[worst]:.3g} deviations from the mean of the training samples; give values "
+            f"in the range of the training",
+        )
+
+    def require_finite_weights(self) -> None:
+        """Raise if a weight or a statistic is not finite: no prediction can be."""
+        for name, tensor in self.state_dict().items():
+            if tensor.is_floating_point() and not torch.isfinite(tensor).all():
+                raise InputError(
+                    f"the weights of the model are not finite ({name}): the file is damaged or the "
+                    f"training diverged; restore it or train again"
+                )
 
     def checked(
         self, inputs: np.ndarray | Tensor | None, coords: np.ndarray | Tensor | None
@@ -194,11 +252,11 @@ class Surrogate(nn.Module):
         """The validated arrays of `predict`; inputs may be missing if they have no channels."""
         problem: Problem = self.problem
         num_axes = len(problem.shape)
-        nodes = None if coords is None else _as_tensor(coords, "coords")
+        nodes = None if coords is None else _as_tensor(problem, coords, "coords")
         if nodes is not None and nodes.ndim == num_axes + 1:
             nodes = nodes[None]
         if inputs is not None:
-            values = _as_tensor(inputs, "inputs")
+            values = _as_tensor(problem, inputs, "inputs")
         elif problem.num_inputs:
             raise InputError(f"inputs are missing; their channels are {', '.join(problem.inputs)}")
         elif nodes is None:
@@ -235,11 +293,12 @@ class Surrogate(nn.Module):
         return values.to(self.device), nodes.to(self.device)
 
 
-def _as_tensor(array: np.ndarray | Tensor, what: str) -> Tensor:
+def _as_tensor(problem: Problem, array: np.ndarray | Tensor, what: str) -> Tensor:
+    kind = array_type(problem, what)
     if isinstance(array, np.ndarray) and array.dtype.kind in "fiu":
         with np.errstate(over="ignore"):  # too large for float32 is infinite, and reported as such
-            array = np.require(array, np.float32, ["C", "W"])
+            array = np.require(array, kind, ["C", "W"])
     try:
-        return torch.as_tensor(array, dtype=torch.float32)
+        return torch.as_tensor(array, dtype=getattr(torch, kind.__name__))
     except (TypeError, ValueError) as error:
         raise InputError(f"{what} must be an array of numbers ({error})") from None

@@ -9,7 +9,7 @@ from cato.data.normalise import Normaliser
 from cato.errors import InputError
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
-from cato.surrogate import Surrogate, frame_to_learn, next_past
+from cato.surrogate import NotFinite, Surrogate, frame_to_learn, next_past
 
 
 class LastInput(Operator):
@@ -135,3 +135,44 @@ def test_bad_arrays(inputs, coords, message):
     surrogate = surrogate_of(problem_of(), coords=torch.rand(12, 2))
     with pytest.raises(InputError, match=message):
         surrogate.predict(inputs, coords)
+
+
+class Burst(LastInput):
+    """The square of the inputs, with a weight."""
+
+    def __init__(self, problem):
+        super().__init__(None, problem)
+        self.weight = torch.nn.Parameter(torch.ones(1))
+
+    def operate(self, nodes):
+        return Prediction(self.weight * nodes.features[..., -1:] ** 2)
+
+
+def test_overflow_is_refused_with_its_sample_and_its_cause():
+    surrogate = Surrogate(Burst(problem_of()), Normaliser(problem_of()), coords=torch.rand(12, 2))
+    inputs = np.ones((3, 4, 3, 1))
+    assert np.isfinite(surrogate.predict(inputs)).all()
+    inputs[1, 2, 0, 0] = 1e25
+    with pytest.raises(NotFinite, match=r"sample 1 is not finite: 1 of 12.*Its a is up to 1e\+25"):
+        surrogate.predict(inputs)
+
+
+def test_weights_that_are_not_finite_are_the_cause():
+    surrogate = Surrogate(Burst(problem_of()), Normaliser(problem_of()), coords=torch.rand(12, 2))
+    surrogate.model.weight.data.fill_(torch.nan)
+    with pytest.raises(InputError, match=r"weights of the model are not finite \(model\.weight\)"):
+        surrogate.predict(np.ones((3, 4, 3, 1)))
+
+
+def test_float64_is_kept_outside_the_network():
+    """1e9 + small values: the network sees them to float32, and so do the outputs."""
+    problem = problem_of(float64=("inputs", "outputs"))
+    small = np.random.default_rng(0).normal(size=(6, 4, 3, 1))
+    inputs, targets = 1e9 + 1e-3 * small, -1e12 + 5 * small
+    coords = np.stack(np.meshgrid(np.arange(4.0), np.arange(3.0), indexing="ij"), -1)
+    data = Dataset.from_arrays(problem, coords, inputs, targets)
+    surrogate = Surrogate(LastInput(None, problem), Normaliser.fit(data))
+    solution = surrogate.predict(inputs, coords)
+    assert solution.dtype == np.float64
+    # the model is the identity on normalised values
+    np.testing.assert_allclose(solution + 1e12, 5 * small, rtol=0, atol=1e-2)

@@ -1,6 +1,5 @@
 """What commands have in common: options, and output as tables or one JSON object."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,6 +9,7 @@ from rich.console import Console
 from rich.table import Table
 from tyro.conf import Positional
 
+from cato.files import to_json
 from cato.progress import is_first_process
 
 
@@ -33,7 +33,7 @@ def show(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> 
     if not is_first_process():
         return
     if as_json:
-        print(json.dumps(figures))
+        print(to_json(figures))
         return
     table = Table(title=title, show_header=False, title_justify="left")
     for name, value in figures.items():
@@ -67,7 +67,7 @@ def show_errors(title: str, figures: dict[str, Any], as_json: bool, then: str = 
 def show_rows(title: str, rows: list[dict[str, Any]], as_json: bool) -> None:
     """Print a list: one line each, or one JSON object."""
     if as_json:
-        print(json.dumps({title: rows}))
+        print(to_json({title: rows}))
         return
     table = Table(title_justify="left")
     for name in rows[0]:

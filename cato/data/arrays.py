@@ -29,10 +29,16 @@ def channel_names(problem: Problem) -> dict[str, tuple[str, ...]]:
     return {"coords": coords, "inputs": problem.inputs, "targets": problem.outputs}
 
 
+def array_type(problem: Problem, name: str) -> type[np.floating]:
+    """The type of `coords`, `inputs` or `targets`: float32, or float64 if the problem needs it."""
+    is_exact = ("outputs" if name == "targets" else name) in problem.float64
+    return np.float64 if is_exact else np.float32
+
+
 def check_arrays(
     problem: Problem, arrays: dict[str, np.ndarray], what: str
 ) -> dict[str, np.ndarray]:
-    """Check `coords`, `inputs` and `targets` of a dataset; contiguous float32, copied if needed.
+    """Check `coords`, `inputs` and `targets` of a dataset; contiguous, copied if needed.
 
     Only coordinates may lack the sample axis. Every message starts with `what`.
     """
@@ -45,15 +51,20 @@ def check_arrays(
         allowed = [(num_samples, *shapes[name]), *([shapes[name]] if name == "coords" else [])]
         _require_shape(np.asarray(array), allowed, f"{what}: {name}", channels[name])
         with np.errstate(over="ignore"):  # too large for float32 is infinite, and reported as such
-            checked[name] = np.require(array, np.float32, ["C", "W"])
+            checked[name] = np.require(array, array_type(problem, name), ["C", "W"])
         shared = checked[name].shape == shapes[name]
         by_sample = checked[name][None] if shared else checked[name]
         require_finite(by_sample, f"{what}: {name}", channels[name])
         if name == "coords" and problem.geometry == "grid":
             require_uniform(by_sample, what)
     if problem.time != "steady":
-        _require_nonzero_frames(checked["targets"], what)
+        _require_nonzero_frames(variation(problem, checked["targets"]), what)
     return checked
+
+
+def variation(problem: Problem, targets: np.ndarray) -> np.ndarray:
+    """Targets without `Problem.offsets`; the size of this is what errors are relative to."""
+    return targets - np.array(problem.offsets) if problem.offsets else targets
 
 
 def check_mask(problem: Problem, mask: np.ndarray, num_samples: int, what: str) -> np.ndarray:
@@ -105,8 +116,8 @@ def require_finite(samples: np.ndarray, what: str, channels: Sequence[str]) -> N
             bad = np.argwhere(~finite)
             *node, channel = bad[0].tolist()
             raise InputError(
-                f"{what}: {len(bad)} values of sample {index} are NaN or infinite as float32, "
-                f"the first in channel {channels[channel]!r} at {node}"
+                f"{what}: {len(bad)} values of sample {index} are NaN or infinite as "
+                f"{sample.dtype}, the first in channel {channels[channel]!r} at {node}"
             )
 
 

@@ -1,4 +1,6 @@
-"""Datasets in memory, as models see them: flattened nodes, float32, validated."""
+"""Datasets in memory, as models see them: flattened nodes, validated.
+
+Values are float32, or float64 where `Problem.float64` says that float32 cannot carry them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from cato.benchmarks.contract import SPLITS
-from cato.data.arrays import check_arrays, check_mask, require_nonzero
+from cato.data.arrays import check_arrays, check_mask, require_nonzero, variation
 from cato.data.generate import covering, generate_file
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import read_store
@@ -74,7 +76,7 @@ class Dataset:
         )
         if mask is not None:
             mask = check_mask(problem, mask, len(targets), what)
-        require_nonzero(arrays["targets"], mask, what)
+        require_nonzero(variation(problem, arrays["targets"]), mask, what)
         flat = {name: _flatten(array, problem) for name, array in arrays.items()}
         return cls(problem, **flat, mask=None if mask is None else torch.from_numpy(mask))
 

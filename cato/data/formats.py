@@ -68,6 +68,45 @@ def new_hdf5(path: Path, **options: Any) -> Iterator[h5py.File]:
         yield file
 
 
+def require_self_contained(file: h5py.File) -> None:
+    """Raise if an HDF5 file takes values from other files.
+
+    Missing parts of a virtual dataset would be read as its fill value, and a changed part would
+    leave the checksum of this file as it is; external storage and links may name any file.
+    """
+    found: list[str] = []
+
+    def visit_link(name: str, link: Any) -> None:
+        if isinstance(link, h5py.ExternalLink):
+            found.append(f"{name!r} is a link to {link.filename}")
+
+    def visit_item(name: str, item: Any) -> None:
+        if isinstance(item, h5py.Dataset) and item.is_virtual:
+            found.append(f"{name!r} is a virtual dataset")
+        elif isinstance(item, h5py.Dataset) and item.external:
+            found.append(f"{name!r} is stored in {item.external[0][0]}")
+
+    file.visititems_links(visit_link)
+    file.visititems(visit_item)
+    if found:
+        raise InputError(
+            f"{found[0]}: its values are in another file, which may be missing or change; copy "
+            f"the data into one HDF5 file"
+        )
+
+
+@contextmanager
+def open_hdf5(path: Path) -> Iterator[h5py.File]:
+    """A user's HDF5 file for reading; one that takes values from other files is refused."""
+    # Without HDF5's lock, which read-only and network disks refuse.
+    with h5py.File(path, "r", locking=False) as file:
+        try:
+            require_self_contained(file)
+        except InputError as error:
+            raise InputError(f"{path}: {error}") from None
+        yield file
+
+
 class Reversed:
     """A variable of an open MATLAB v7.3 file; only the indexed part is read.
 
@@ -75,30 +114,35 @@ class Reversed:
     dataset has the axes of its variable in reverse.
     """
 
-    def __init__(self, dataset: h5py.Dataset) -> None:
-        self._dataset = dataset
+    def __init__(self, dataset: h5py.Dataset, read_as: type | None = None) -> None:
+        self._dataset, self._read_as = dataset, read_as
         self.shape: tuple[int, ...] = dataset.shape[::-1]
         self.dtype: np.dtype = dataset.dtype
 
     def __getitem__(self, index: tuple[slice | int, ...]) -> np.ndarray:
-        """Read float32; one index per axis."""
-        return self._dataset.astype(np.float32)[index[::-1]].T
+        """Read a part; one index per axis."""
+        found = self._dataset if self._read_as is None else self._dataset.astype(self._read_as)
+        return found[index[::-1]].T
 
 
 @contextmanager
-def open_variable(path: Path, name: str) -> Iterator[np.ndarray | Reversed]:
+def open_variable(
+    path: Path, name: str, read_as: type | None = None
+) -> Iterator[np.ndarray | Reversed]:
     """The array called `name` with its axes as MATLAB shows them; up to v7 it is read whole.
 
+    Files of v7.3 are read as the type `read_as`, which saves memory; the file's own by default.
     The file's signature, not its name, says which of MATLAB's two formats it has. Damaged files
     raise the exceptions of their parser.
     """
     if h5py.is_hdf5(path):
         # Without HDF5's lock, which read-only and network disks refuse.
         with h5py.File(path, "r", locking=False) as file:
+            require_self_contained(file)
             _require_listed(name, [key for key in file if not key.startswith("#")])  # MATLAB's own
             if not isinstance(file[name], h5py.Dataset):
                 raise InputError(f"{name!r} is a struct or sparse")
-            yield Reversed(file[name])
+            yield Reversed(file[name], read_as)
     else:
         _require_listed(name, [variable for variable, *_ in whosmat(path)])
         array = loadmat(path, variable_names=[name])[name]

@@ -5,6 +5,9 @@ channel over all training samples and nodes; the others pass unchanged. `Problem
 to that: outputs measured from the mean of their node or from the last frame, positions as mesh plus
 displacement, and inputs that tell one mesh from another. Statistics of nodes are interpolated along
 the mesh axes for meshes of another size.
+
+Statistics of what `Problem.float64` names are float64: there a large mean is subtracted before
+anything is rounded to the network's float32, and added to its outputs in float64.
 """
 
 from collections.abc import Callable
@@ -51,8 +54,11 @@ class Normaliser(nn.Module):
             sizes["outputs"] = (*frames, problem.num_nodes, *outputs)
             outputs = (*frames, 1, *outputs)
         for name, size in sizes.items():
-            self.register_buffer(f"{name}_mean", torch.zeros(size))
-            self.register_buffer(f"{name}_std", torch.ones(outputs if name == "outputs" else size))
+            is_exact = ("coords" if name == "mesh" else name) in problem.float64
+            dtype = torch.float64 if is_exact else torch.float32
+            self.register_buffer(f"{name}_mean", torch.zeros(size, dtype=dtype))
+            deviations = outputs if name == "outputs" else size
+            self.register_buffer(f"{name}_std", torch.ones(deviations, dtype=dtype))
 
     @classmethod
     def fit(cls, train: Dataset) -> "Normaliser":
@@ -82,7 +88,7 @@ class Normaliser(nn.Module):
         for name, (mean, std) in found.items():
             if not (mean.isfinite() & std.isfinite()).all():
                 raise InputError(f"the training {name} contain NaN or infinite values; remove them")
-            unit = _unit(mean, std)
+            unit = _unit(mean, std, normaliser.get_buffer(f"{name}_mean").dtype)
             if name == "coords" and problem.conditioning.frame:
                 origin, size = torch.tensor(problem.conditioning.frame, dtype=unit.dtype).T
                 unit = unit / size
@@ -92,7 +98,7 @@ class Normaliser(nn.Module):
         return normaliser
 
     def encode_coords(self, coords: Float[Tensor, "*batch N D"]) -> Float[Tensor, "*batch N D"]:
-        return self._encode("coords", coords)
+        return self.encoded("coords", coords)
 
     def encode_inputs(
         self,
@@ -101,7 +107,7 @@ class Normaliser(nn.Module):
         shape: Shape,
     ) -> Float[Tensor, "*batch N F"]:
         """Physical inputs to those of the network, with what conditioning adds."""
-        features = [self._encode("inputs", inputs)]
+        features = [self.encoded("inputs", inputs)]
         if self.problem.conditioning.mesh_inputs:
             mean, std = (self._on(shape, self.get_buffer(f"mesh_{m}")) for m in ("mean", "std"))
             features.append((coords - mean) / std)
@@ -124,13 +130,15 @@ class Normaliser(nn.Module):
             if time is not None:  # linear between the frames of the training
                 frames = torch.arange(len(mean), device=mean.device)
                 weights = 1 - (time[:, None] * (len(mean) - 1) - frames).abs()
-                mean, std = (torch.tensordot(weights.clamp(min=0), m, 1) for m in (mean, std))
+                weights = weights.clamp(min=0).to(mean)
+                mean, std = (torch.tensordot(weights, m, 1) for m in (mean, std))
             mean = self._on(shape, mean)
         outputs = values * std + mean
         known = known_part(self.problem, coords, inputs)
         return outputs if known is None else outputs + known
 
-    def _encode(self, name: str, values: Tensor) -> Tensor:
+    def encoded(self, name: str, values: Tensor) -> Tensor:
+        """`coords` or `inputs` in units of their deviation from their mean."""
         return (values - self.get_buffer(f"{name}_mean")) / self.get_buffer(f"{name}_std")
 
     def _on(self, shape: Shape, statistics: Float[Tensor, "*T N C"]) -> Float[Tensor, "*T M C"]:
@@ -241,14 +249,15 @@ def moments(
     return mean, (variance.mean(-2, keepdim=True) if over_nodes else variance).sqrt()
 
 
-def _unit(mean: Tensor, std: Tensor) -> Tensor:
+def _unit(mean: Tensor, std: Tensor, dtype: torch.dtype) -> Tensor:
     """The deviation to divide by: 1 for values that are constant.
 
-    A deviation below float32 rounding of the mean is noise: dividing by it would amplify it.
+    A deviation below the rounding of the mean is noise: dividing by it would amplify it. `dtype` is
+    that of the values.
     """
-    float32 = torch.finfo(torch.float32)
+    limits = torch.finfo(dtype)
     size = mean.abs() if mean.shape == std.shape else mean.abs().amax(-2, keepdim=True)
-    return torch.where(std <= (float32.eps * size).clamp(min=float32.tiny), 1.0, std)
+    return torch.where(std <= (limits.eps * size).clamp(min=limits.tiny), 1.0, std)
 
 
 def rows(values: Float[Tensor, "B *T N C"], batch: Batch) -> Float[Tensor, "P C"]:

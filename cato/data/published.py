@@ -116,7 +116,7 @@ def _opened(path: Path, layout: Layout) -> Iterator[np.ndarray | Reversed]:
     """Open for reading; any error becomes one line that says what was expected."""
     try:
         if layout.name:
-            with open_variable(path, layout.name) as array:
+            with open_variable(path, layout.name, np.float32) as array:
                 yield array
         else:
             yield np.lib.format.open_memmap(path, mode="r")  # refuses pickled objects

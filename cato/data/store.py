@@ -23,7 +23,7 @@ import numpy as np
 
 from cato import __version__
 from cato.data.arrays import channel_names, require_finite, sample_shapes
-from cato.data.formats import new_hdf5
+from cato.data.formats import new_hdf5, require_self_contained
 from cato.data.sampling import AcceptedSample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
@@ -157,6 +157,7 @@ def _opened(path: Path, remedy: str) -> Iterator[h5py.File]:
     try:
         # Without HDF5's own lock, which read-only and network disks refuse: writers rename instead.
         with h5py.File(path, "r", locking=False) as file:
+            require_self_contained(file)
             yield file
     except InputError as error:
         raise InputError(f"{path}: {error}; {remedy}") from None

@@ -33,6 +33,7 @@ from cato.export.graph import (
 from cato.files import atomic_write
 from cato.inference.evaluate import ALL_ERRORS, read_evaluation
 from cato.physics.metrics import relative_l2
+from cato.problem import Problem
 from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, is_generated, load_splits, load_surrogate
@@ -175,7 +176,8 @@ def largest_difference(portable: Portable, program: Program, case: str, arrays: 
         raise NotExportable(
             f"{case}: the file gives {tuple(found.shape)}, PyTorch {tuple(expected.shape)}"
         )
-    difference = relative_l2(found.flatten(1, -2), expected.flatten(1, -2)).max().item()
+    pair = (found.flatten(1, -2), expected.flatten(1, -2))
+    difference = relative_l2(*pair, offsets=portable.problem.offsets).max().item()
     if not difference <= TOLERANCE:  # NaN too
         raise NotExportable(
             f"{case}: the file differs from PyTorch by {difference:.1e}, "
@@ -214,9 +216,15 @@ def _metadata(surrogate: Surrogate, details: Metadata) -> Metadata:
         "computes": computes(problem),
         "layout": layout(problem),
         "problem": problem.to_dict(),
-        "precision": "float32; normalisation is included, values are physical",
+        "precision": f"{_types(problem)}; normalisation is included, values are physical",
         **details,
     }
+
+
+def _types(problem: Problem) -> str:
+    if not problem.float64:
+        return "float32"
+    return f"float64 for {', '.join(problem.float64)}, otherwise float32"
 
 
 def _real_arrays(config: RunConfig) -> list[Arrays]:

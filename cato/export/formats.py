@@ -29,6 +29,7 @@ from torch.export import ExportedProgram
 
 from cato.errors import InputError
 from cato.export.graph import Arrays, NotExportable, reason
+from cato.files import to_json
 
 Metadata = dict[str, Any]
 Program = Callable[[Arrays], Tensor]  # A loaded file.
@@ -65,7 +66,7 @@ class Onnx:
         model.producer_name, model.producer_version = "cato", metadata["cato"]
         title = f"{metadata['model']}, {metadata['problem']['name']}"
         model.doc_string = f"{title}: {metadata['computes']}"
-        properties = {f"cato.{name}": json.dumps(value) for name, value in metadata.items()}
+        properties = {f"cato.{name}": to_json(value) for name, value in metadata.items()}
         onnx.helper.set_model_props(model, properties)
         target.write_bytes(model.SerializeToString())
 
@@ -136,7 +137,7 @@ class Pt2:
         archive = io.BytesIO()
         program.example_inputs = None
         try:
-            torch.export.save(program, archive, extra_files={"cato.json": json.dumps(metadata)})
+            torch.export.save(program, archive, extra_files={"cato.json": to_json(metadata)})
         except Exception as error:  # the serialiser's exceptions have no common base class
             raise NotExportable(reason(error)) from error
         target.write_bytes(archive.getvalue())

@@ -109,7 +109,7 @@ def fit_scale(
         mean = squares.mean(0)
     overall = mean.flatten(0, -2).mean(0)
     floor = torch.where(overall > 0, SMALLEST_SCALE**2 * overall, 1.0)
-    return mean.maximum(floor).sqrt().float()
+    return mean.maximum(floor).sqrt().to(errors)
 
 
 def _node_weights(errors: Tensor, mask: Tensor | None) -> Tensor:

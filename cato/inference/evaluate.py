@@ -71,7 +71,7 @@ def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
         solution = surrogate.solve(
             batch.coords.to(device), batch.inputs.to(device), shape=data.problem.shape, mask=mask
         )
-        solutions.append(solution.float().cpu())
+        solutions.append(solution.to("cpu", data.targets.dtype))
     surrogate.train(was_training)
     return torch.cat(solutions)
 
@@ -80,7 +80,16 @@ def mean_error(surrogate: Surrogate, data: Dataset) -> float:
     """Mean relative L2 error over the samples; 0 for none."""
     if not len(data):
         return 0.0
-    return relative_l2(solve_all(surrogate, data), data.targets, data.mask).mean().item()
+    solutions, offsets = solve_all(surrogate, data), data.problem.offsets
+    return relative_l2(solutions, data.targets, data.mask, offsets).mean().item()
+
+
+def solve_finite(surrogate: Surrogate, data: Dataset) -> Tensor:
+    """`solve_all`; raises if a value is not finite, naming the sample and the cause."""
+    solutions = solve_all(surrogate, data)
+    batch = data.batch(slice(None))
+    surrogate.require_finite(solutions, batch.coords, batch.inputs, batch.mask)
+    return solutions
 
 
 @dataclass(frozen=True)
@@ -160,22 +169,23 @@ def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) ->
         raise InputError("there are no samples to evaluate on")
     solve_all(surrogate, data.subset(slice(0, 1)))  # the first call compiles and allocates
     began = time.perf_counter()
-    solutions = solve_all(surrogate, data)
+    solutions = solve_finite(surrogate, data)
     seconds = (time.perf_counter() - began) / len(data)
     problem, targets, mask = data.problem, data.targets, data.mask
+    offsets = problem.offsets
     fields, in_time = fields_of(problem), problem.time != "steady"
     mean_predictor, field_means = None, {}
     if mean_target is not None:
         means = mean_target.expand_as(targets)
-        mean_predictor = relative_l2(means, targets, mask).mean().item()
-        of_means = relative_l2_per_field(means, targets, fields, mask)
+        mean_predictor = relative_l2(means, targets, mask, offsets).mean().item()
+        of_means = relative_l2_per_field(means, targets, fields, mask, offsets)
         field_means = {name: errors.mean().item() for name, errors in of_means.items()}
     return Evaluation(
         solutions,
-        relative_l2(solutions, targets, mask),
-        relative_l2_per_frame(solutions, targets, mask).mean(0) if in_time else None,
+        relative_l2(solutions, targets, mask, offsets),
+        relative_l2_per_frame(solutions, targets, mask, offsets).mean(0) if in_time else None,
         mean_predictor,
-        relative_l2_per_field(solutions, targets, fields, mask),
+        relative_l2_per_field(solutions, targets, fields, mask, offsets),
         field_means,
         next(iter(headline_of(problem)), None),
         seconds,
@@ -219,6 +229,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         "split": split,
         "step": surrogate.step,
         "shape": list(splits.problem.shape),
+        "offsets": dict(zip(splits.problem.outputs, splits.problem.offsets, strict=False)) or None,
         **evaluation.to_dict(),
         "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
         "band": promise,
@@ -276,8 +287,8 @@ def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
         )
         return None
     is_cloud = run.problem.geometry == "cloud"
-    scale = fit_scale(solve_all(surrogate, some) - some.targets, some.mask, is_cloud)
-    errors = solve_all(surrogate, validation) - validation.targets
+    scale = fit_scale(solve_finite(surrogate, some) - some.targets, some.mask, is_cloud)
+    errors = solve_finite(surrogate, validation) - validation.targets
     quantile = calibrate_quantile(scores(errors, scale, validation.mask))
     assert quantile is not None
     assert surrogate.step is not None

@@ -12,16 +12,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from cato.benchmarks import fields_of, headline_of
 from cato.errors import InputError
 from cato.inference.conformal import Band, load_band, num_nodes_needed
 from cato.inference.evaluate import samples_at_once
+from cato.physics.metrics import relative_l2
 from cato.problem import Problem
 from cato.progress import progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import load_surrogate
-from cato.surrogate import Surrogate
+from cato.surrogate import NotFinite, Surrogate
 from cato.user_data.arrays import ARRAYS, open_npz
 from cato.user_data.naming import Name, Naming, ReadRequest
 from cato.user_data.read import files_of, read_samples
@@ -61,6 +63,7 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
 class SamplePrediction:
     """The prediction for one sample: arrays (*mesh, C_out), or (T, *mesh, C_out)."""
 
+    problem: Problem
     sample: UserSample
     values: np.ndarray
     half_width: np.ndarray | None  # Of the conformal band, if the run has one for this mesh.
@@ -69,15 +72,16 @@ class SamplePrediction:
     def error(self) -> np.ndarray | None:
         """Prediction minus truth, if the file has targets."""
         truth = self.sample.targets
-        return None if truth is None else self.values - truth
+        return None if truth is None else (self.values - truth).astype(self.values.dtype)
 
     def relative_l2(self, channels: Sequence[int] | slice = slice(None)) -> float | None:
         """Relative L2 error over nodes, frames and some outputs; infinite if the truth is zero."""
-        error, truth = self.error, self.sample.targets
-        if error is None or truth is None:
+        truth = self.sample.targets
+        if truth is None:
             return None
-        size, length = np.linalg.norm(truth[..., channels]), np.linalg.norm(error[..., channels])
-        return float(length / size) if size else (np.inf if length else 0.0)
+        found, true = (torch.from_numpy(a[None, ..., channels]) for a in (self.values, truth))
+        offsets = np.array(self.problem.offsets)[channels].tolist() if self.problem.offsets else ()
+        return relative_l2(found, true, offsets=offsets).item()
 
     def is_covered(self) -> np.ndarray | None:
         """For each output, whether the promised share of nodes lies inside the band."""
@@ -93,19 +97,27 @@ def predict_samples(
 ) -> tuple[list[SamplePrediction], float]:
     """The predictions for all samples, batched by mesh, and the seconds per sample."""
     problem = surrogate.problem
-    surrogate.predict(*_arrays(problem, samples.samples[:1]))  # compiles and allocates
+    _solve(surrogate, samples.samples[:1])  # compiles and allocates
     predictions: list[SamplePrediction] = []
     began = time.perf_counter()
     with progress_bar("predicting", len(samples)) as bar:
         while len(predictions) < len(samples):
             group = _batch(samples.samples[len(predictions) :])
-            solutions = surrogate.predict(*_arrays(problem, group))
+            solutions = _solve(surrogate, group)
             for sample, solution in zip(group, solutions, strict=True):
                 values = _on_mesh(problem, sample, solution)
                 width = None if band is None else band.on_mesh(problem, sample.mesh)
-                predictions.append(SamplePrediction(sample, values, width))
+                predictions.append(SamplePrediction(problem, sample, values, width))
             bar(len(predictions))
     return predictions, (time.perf_counter() - began) / len(samples)
+
+
+def _solve(surrogate: Surrogate, group: list[UserSample]) -> np.ndarray:
+    try:
+        return surrogate.predict(*_arrays(surrogate.problem, group))
+    except NotFinite as error:
+        origin = group[error.sample].origin
+        raise InputError(f"{origin}: the prediction is not finite: {error.reason}") from None
 
 
 def _batch(samples: list[UserSample]) -> list[UserSample]:
@@ -155,7 +167,8 @@ def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> Us
 def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
     """The arrays `inputs`, `coords` and `targets` in the layout of `Surrogate.predict`."""
     file, problem = open_npz(source), surrogate.problem
-    given = [file.read(n) if n in file.shapes else None for n in ("inputs", "coords", "targets")]
+    names = ("inputs", "coords", "targets")
+    given = [file.numbers(name) if name in file.shapes else None for name in names]
     try:
         inputs, coords = (array.cpu().numpy() for array in surrogate.checked(*given[:2]))
     except InputError as error:
@@ -170,7 +183,7 @@ def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
             f"{source}, sample {i}",
             nodes[i],
             inputs[i],
-            None if targets is None else targets[i].astype(np.float32),
+            None if targets is None else targets[i].astype(np.float64),
         )
         for i in range(len(inputs))
     ]
@@ -195,8 +208,9 @@ def _require_fit(problem: Problem, samples: UserSamples) -> None:
                 f"{sample.origin}: the model works on a {problem.geometry} with "
                 f"{problem.dimension} coordinates; got {dimension} on nodes {sample.mesh}"
             )
-        for what, array in (("coordinates", sample.coords), ("inputs", sample.inputs)):
-            if not np.isfinite(array).all():
+        arrays = {"coordinates": sample.coords, "inputs": sample.inputs, "targets": sample.targets}
+        for what, array in arrays.items():
+            if array is not None and not np.isfinite(array).all():
                 raise InputError(f"{sample.origin}: the {what} have NaN or infinite values")
         expected = (*frames, *sample.mesh, problem.num_outputs)
         if sample.targets is not None and sample.targets.shape != expected:
@@ -258,6 +272,7 @@ def _figures(problem: Problem, predictions: list[SamplePrediction]) -> dict[str,
             "relative_l2": float(np.mean(list(relative.values()))),
             "worst": relative[worst],
             "worst_sample": worst,
+            "offsets": dict(zip(problem.outputs, problem.offsets, strict=False)) or None,
         }
     widths = [p.half_width for p in predictions if p.half_width is not None]
     if len(widths) == len(predictions):

@@ -14,7 +14,9 @@ the paper adds, with weight 0.1, for every model on Darcy.
 Deviations: ∇u, ∇û and q̂ are measured in units of the RMS of ∇u over the training set, one per
 channel, so that the weights mean the same on every mesh and in every unit (`gradient_scale = "raw"`
 is the paper's formula). With several output channels, L_grad, L_flux and L_cons are means over the
-channels; norms run over all nodes and channels jointly.
+channels; norms run over all nodes and channels jointly. Norms are computed in units of the largest
+value of each sample, so that they neither overflow nor vanish, and ε is relative to it. In L_val,
+‖u‖ is ‖u − offset‖ for outputs that vary little around a large constant (`Problem.offsets`).
 """
 
 from dataclasses import dataclass
@@ -30,7 +32,7 @@ from cato.errors import InputError
 from cato.physics.gradient import gradient
 from cato.problem import Problem
 
-EPSILON = 1e-12  # ε in the relative norms.
+EPSILON = 1e-12  # ε in the relative norms, in units of the largest value of a sample.
 VALUES_PER_CHUNK = 2**18  # Target values that `gradient_rms` differentiates at once.
 
 Fields = Float[Tensor, "B N C"]
@@ -74,6 +76,7 @@ class PhysicalLoss(nn.Module):
     """
 
     scale: Tensor
+    offsets: Tensor | None
 
     def __init__(
         self, config: LossConfig, problem: Problem, scale: Float[Tensor, " C"] | None = None
@@ -100,6 +103,8 @@ class PhysicalLoss(nn.Module):
                     f"unit; set gradient_scale to 'raw' or the gradient weights to 0"
                 )
         self.register_buffer("scale", scale.unsqueeze(-1), persistent=False)
+        offsets = torch.tensor(problem.offsets, dtype=torch.float64) if problem.offsets else None
+        self.register_buffer("offsets", offsets, persistent=False)
 
     def forward(
         self,
@@ -122,13 +127,14 @@ class PhysicalLoss(nn.Module):
             weights: Share of each sample in the mean, 1/B by default. With 1/B of the whole
                 batch, losses and gradients of its shards sum to those of the batch.
         """
-        terms = {"value": _relative_error(values, target, mask)}
+        size = target if self.offsets is None else target - self.offsets
+        terms = {"value": _relative_error(values - target, size, mask)}
         if self.config.needs_metric:
             assert mask is None, "only clouds have padding, and they have no gradient terms"
             terms |= self._gradient_terms(values, target, flux, metric)
         if weights is None:
             weights = torch.full_like(terms["value"], 1 / len(values))
-        means = {name: weights @ term for name, term in terms.items()}
+        means = {name: weights.to(term) @ term for name, term in terms.items()}
         total = means["value"]
         for name in list(means)[1:]:
             total = total + getattr(self.config, name) * means[name]
@@ -158,7 +164,7 @@ class PhysicalLoss(nn.Module):
                 terms["consistency"] = self._mean_square(flux - predicted)
         if config.gdl > 0:
             partials = zip(predicted.unbind(-1), true.unbind(-1), strict=True)
-            terms["gdl"] = torch.stack([_relative_error(p, t) for p, t in partials]).sum(0)
+            terms["gdl"] = torch.stack([_relative_error(p - t, t) for p, t in partials]).sum(0)
         return terms
 
     def _mean_square(self, difference: Float[Tensor, "B N C D"]) -> Float[Tensor, " B"]:
@@ -166,13 +172,16 @@ class PhysicalLoss(nn.Module):
         return (difference / self.scale).square().sum(-1).mean((1, 2))
 
 
-def _relative_error(values: Fields, target: Fields, mask: Mask = None) -> Float[Tensor, " B"]:
-    """‖û − u‖ / (‖u‖ + ε) of every sample; its derivative at û = u is 0."""
+def _relative_error(difference: Fields, true: Fields, mask: Mask = None) -> Float[Tensor, " B"]:
+    """‖û − u‖ / (‖u‖ + ε) of every sample, given û − u and u; its derivative at û = u is 0."""
     if mask is not None:
         padding = ~mask.unsqueeze(-1)
-        values, target = values.masked_fill(padding, 0), target.masked_fill(padding, 0)
-    error = torch.linalg.vector_norm(values - target, dim=(1, 2))
-    return error / (torch.linalg.vector_norm(target, dim=(1, 2)) + EPSILON)
+        difference, true = difference.masked_fill(padding, 0), true.masked_fill(padding, 0)
+    # The power of two below the largest value: dividing by it changes no digit.
+    largest = true.abs().amax((1, 2), keepdim=True)
+    unit = torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)
+    error = torch.linalg.vector_norm(difference / unit, dim=(1, 2))
+    return error / (torch.linalg.vector_norm(true / unit, dim=(1, 2)) + EPSILON)
 
 
 @torch.no_grad()

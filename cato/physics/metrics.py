@@ -2,6 +2,10 @@
 
 Values are physical, not normalised. Where the true field is zero the relative error is 0 for an
 exact prediction and infinite for any other: such a sample shows in every mean, and is not dropped.
+
+Norms are computed in float64 and in units of the largest value: the error of fields scaled by any
+factor is the same. Where outputs vary little around a large constant,
+`Problem.offsets`, errors are relative to the variation, ‖û − u‖₂ / ‖u − offset‖₂.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,23 +21,44 @@ Mask = Bool[Tensor, "B N"] | None  # False marks padded nodes, which do not coun
 
 
 def relative_l2(
-    prediction: Float[Tensor, "B *T N C"], target: Float[Tensor, "B *T N C"], mask: Mask = None
+    prediction: Float[Tensor, "B *T N C"],
+    target: Float[Tensor, "B *T N C"],
+    mask: Mask = None,
+    offsets: Sequence[float] = (),
 ) -> Float[Tensor, " B"]:
-    """Relative error of every sample, over all its frames, nodes and channels jointly."""
-    if mask is not None:
-        padding = ~mask.view(len(mask), *[1] * (target.ndim - 3), -1, 1)
-        prediction, target = prediction.masked_fill(padding, 0), target.masked_fill(padding, 0)
-    error = torch.linalg.vector_norm((prediction - target).flatten(1), dim=1)
-    size = torch.linalg.vector_norm(target.flatten(1), dim=1)
+    """Relative error of every sample, over all its frames, nodes and channels jointly.
+
+    `offsets` has a number for each channel, or none: see `Problem.offsets`.
+    """
+    level = torch.tensor(offsets or 0.0, dtype=torch.float64, device=target.device)
+    errors, sizes = [], []
+    for index, pair in enumerate(zip(prediction, target, strict=True)):  # bounds the memory
+        if mask is not None:
+            pair = tuple(values[..., mask[index], :] for values in pair)
+        found, true = (values.double() for values in pair)
+        errors.append(_norm(found - true))
+        sizes.append(_norm(true - level))
+    if not errors:
+        return target.new_zeros(0, dtype=torch.float64)
+    error, size = torch.stack(errors), torch.stack(sizes)
     return torch.where(error == 0, 0, error / size)
 
 
+def _norm(values: Float[Tensor, "..."]) -> Float[Tensor, ""]:
+    """Euclidean norm, in units of the largest value: squares of 1e200 do not exist in float64."""
+    largest = values.abs().amax()
+    return largest * torch.linalg.vector_norm(values / torch.where(largest > 0, largest, 1))
+
+
 def relative_l2_per_frame(
-    prediction: Float[Tensor, "B T N C"], target: Float[Tensor, "B T N C"], mask: Mask = None
+    prediction: Float[Tensor, "B T N C"],
+    target: Float[Tensor, "B T N C"],
+    mask: Mask = None,
+    offsets: Sequence[float] = (),
 ) -> Float[Tensor, "B T"]:
     """Relative error of every frame of a rollout by itself."""
     frames = zip(prediction.unbind(1), target.unbind(1), strict=True)
-    return torch.stack([relative_l2(p, t, mask) for p, t in frames], 1)
+    return torch.stack([relative_l2(p, t, mask, offsets) for p, t in frames], 1)
 
 
 def relative_l2_per_field(
@@ -41,10 +66,16 @@ def relative_l2_per_field(
     target: Float[Tensor, "B *T N C"],
     fields: Mapping[str, Sequence[int]],
     mask: Mask = None,
+    offsets: Sequence[float] = (),
 ) -> dict[str, Float[Tensor, " B"]]:
     """Relative error of each field, given as channels, by itself."""
     return {
-        name: relative_l2(prediction[..., channels], target[..., channels], mask)
+        name: relative_l2(
+            prediction[..., channels],
+            target[..., channels],
+            mask,
+            [offsets[channel] for channel in channels] if offsets else (),
+        )
         for name, channels in fields.items()
     }
 

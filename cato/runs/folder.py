@@ -19,13 +19,14 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from cato import __version__
 from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
-from cato.files import atomic_write, read_json, write_json
+from cato.files import atomic_write, read_json, to_json, write_json
 from cato.problem import Problem
 from cato.runs.provenance import commit, environment
 from cato.runs.settings import RunConfig, command_of, run_config
@@ -60,11 +61,15 @@ class Run:
         return command_of(self.config) if self.pretrained else _command(self.config, self.folder)
 
     def log(self) -> list[dict[str, Any]]:
-        """The lines of the training log."""
+        """The lines of the training log; a validation error that is not finite is infinite."""
         path = self.source / "log.jsonl"
         if not path.exists():
             return []
-        return [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
+        return [
+            line | {"validation": inf} if line.get("validation", 0) is None else line
+            for line in lines
+        ]
 
     def change_settings(self, config: RunConfig, state: Mapping[str, Any]) -> None:
         """Record new settings, as the command that leads to them, and from which state on."""
@@ -76,7 +81,7 @@ class Run:
     def write_log(self, lines: list[dict[str, Any]]) -> None:
         """Replace the training log."""
         with atomic_write(self.folder / "log.jsonl") as temporary:
-            temporary.write_text("".join(json.dumps(line) + "\n" for line in lines))
+            temporary.write_text("".join(to_json(line) + "\n" for line in lines))
 
 
 def require_new(folder: Path) -> None:

@@ -108,4 +108,8 @@ def load_surrogate(run: Run) -> Surrogate:
         raise InputError(
             f"the weights in {run.folder} do not fit its model ({reason}); train again"
         ) from None
+    try:
+        surrogate.require_finite_weights()
+    except InputError as error:
+        raise InputError(f"{run.folder}: {error}") from None
     return surrogate.eval().to("cuda" if torch.cuda.is_available() else "cpu")

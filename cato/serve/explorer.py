@@ -7,7 +7,6 @@ API: they change with the page.
 """
 
 import asyncio
-import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
@@ -23,6 +22,7 @@ from safetensors.numpy import load, save
 from cato.benchmarks import BENCHMARKS, editor_for
 from cato.benchmarks.editor import Editor, ModelInputs
 from cato.errors import InputError
+from cato.files import to_json
 from cato.inference.evaluate import errors_by_field
 from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.jobs import SolverJob, SolverJobs
@@ -238,6 +238,6 @@ def _encode(
 
 def _pack(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:
     """Facts (JSON-ready, stored in the metadata) and arrays in safetensors format."""
-    metadata = {name: json.dumps(value) for name, value in facts.items()}
+    metadata = {name: to_json(value) for name, value in facts.items()}
     # safetensors writes the memory as it is, even of transposed arrays.
     return save({name: np.asarray(array, order="C") for name, array in arrays.items()}, metadata)

@@ -70,12 +70,15 @@ class ServedModel:
     def warm_up(self) -> float:
         """Seconds for one prediction, measured after a first call that compiles and allocates."""
         shape, dimension = self.problem.shape, self.problem.dimension
-        inputs = np.zeros((1, *shape, self.problem.num_inputs), np.float32)
         if self.problem.geometry == "cloud":  # any distinct points
-            coords = np.random.default_rng(0).random((*shape, dimension), np.float32)
+            coords = np.random.default_rng(0).random((*shape, dimension))
         else:
-            axes = [np.linspace(0, 1, nodes, dtype=np.float32) for nodes in shape]
+            axes = [np.linspace(0, 1, nodes) for nodes in shape]
             coords = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+        # Values of the size of the training's: others may overflow.
+        statistics = {n: b.cpu().numpy() for n, b in self.surrogate.normaliser.named_buffers()}
+        coords = statistics["coords_mean"] + statistics["coords_std"] * coords
+        inputs = np.broadcast_to(statistics["inputs_mean"], (1, *shape, self.problem.num_inputs))
         self.surrogate.predict(inputs, coords)
         return timeit.timeit(lambda: self.surrogate.predict(inputs, coords), number=1)
 

@@ -3,7 +3,6 @@
 import errno
 import importlib.util
 import ipaddress
-import json
 import signal
 import socket
 import threading
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 
 from cato.errors import InputError
+from cato.files import to_json
 from cato.progress import console, note
 from cato.serve.settings import ServeSettings
 
@@ -126,7 +126,7 @@ def _announce(models: "dict[str, ServedModel]", url: str, as_json: bool) -> None
 
     if as_json:
         listed = ModelList.model_validate({"models": [m.describe() for m in models.values()]})
-        print(json.dumps({"url": url, **listed.model_dump()}), flush=True)
+        print(to_json({"url": url, **listed.model_dump()}), flush=True)
         return
     table = Table("model", "problem", "mesh", "inputs", "outputs", "ms per sample")
     for model in models.values():

@@ -1,11 +1,11 @@
 """The training log: a JSON line per epoch and, if it is installed, TensorBoard."""
 
-import json
 import time
 from collections import deque
 from typing import Any
 
 from cato.errors import InputError
+from cato.files import to_json
 from cato.runs.folder import Run
 
 
@@ -35,7 +35,7 @@ class Journal:
         path = self.run.folder / "log.jsonl"
         try:
             with path.open("a") as handle:
-                handle.write(json.dumps(line) + "\n")
+                handle.write(to_json(line) + "\n")
         except OSError as error:
             raise InputError(f"cannot write {path}: {error.strerror}") from error
         if self._board is not None:

@@ -412,6 +412,8 @@ class Training:
         if checkpoint is None:
             return False
         self.state = TrainState(**checkpoint.state)
+        if self.state.best_error is None:  # JSON has no infinity
+            self.state.best_error = math.inf
         weights: dict[str, Any] = {}
         state: dict[str, Any] = {}
         average: dict[str, Any] = {}

@@ -34,10 +34,11 @@ from cato.runs.load import (
     load_splits,
     load_surrogate,
 )
-from cato.runs.settings import RunConfig, TrainConfig, run_config
+from cato.runs.settings import DataConfig, RunConfig, TrainConfig, run_config
 from cato.runs.start import in_frame_of, open_start, take_over
 from cato.training.loop import Training, new_model, steps_within
 from cato.training.optim import decay_start
+from cato.user_data.read import changed_since
 
 
 def train(config: RunConfig, folder: Path) -> Run:
@@ -48,6 +49,12 @@ def train(config: RunConfig, folder: Path) -> Run:
     problem = data_spec(config).problem if splits is None else splits.problem
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
+    if problem.float64 and config.train.precision != "32-true":
+        raise InputError(
+            f"{problem.name} needs float64 for its {', '.join(problem.float64)} (`cato inspect` "
+            f"says why), and precision {config.train.precision} rounds them; use "
+            f"--train.precision 32-true"
+        )
     # Refuses bad settings before data are generated.
     num_parameters(config.model_name, config.model, problem)
     splits = splits or _load(fabric, config)
@@ -184,9 +191,20 @@ def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
             resume = f"`cato train --resume {run.folder}`"
             raise Interrupted(f"stopped and saved; continue with {resume}")
         if run.config.data.file is not None and is_first:
+            _note_changes(run.config.data)
             # Its data may be gone when the run predicts, so the band is calibrated now.
             calibrate(run, load_surrogate(run), splits)
         return run
+
+
+def _note_changes(data: DataConfig) -> None:
+    """Say so if the files of user data are no longer those that the run was trained on."""
+    assert data.file is not None
+    if what := changed_since(Path(data.file), data.fingerprint):
+        note(
+            f"{data.file} {what}; the run was trained on the data read at its start, with "
+            f"fingerprint {data.fingerprint}, and can be evaluated only on those"
+        )
 
 
 def make_fabric(config: TrainConfig) -> Fabric:

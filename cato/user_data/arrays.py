@@ -10,7 +10,7 @@ import numpy as np
 from scipy.io import savemat, whosmat
 
 from cato.benchmarks.contract import SPLITS
-from cato.data.formats import new_hdf5, npy_header, open_variable
+from cato.data.formats import new_hdf5, npy_header, open_hdf5, open_variable
 from cato.errors import InputError
 from cato.files import atomic_write
 from cato.user_data.axes import ArrayFile, Shape, name_axes, parse_errors
@@ -56,13 +56,13 @@ def open_h5(path: Path) -> ArrayFile:
             shapes[name] = item.shape
 
     def load(name: str) -> np.ndarray:
-        with h5py.File(path, "r", locking=False) as file:
+        with open_hdf5(path) as file:
             dataset = file[name]
             if h5py.check_string_dtype(dataset.dtype):
                 return np.asarray(dataset.asstr()[()], dtype=np.str_)
             return dataset[()]
 
-    with parse_errors(path, "HDF5"), h5py.File(path, "r", locking=False) as file:
+    with parse_errors(path, "HDF5"), open_hdf5(path) as file:
         file.visititems(visit)
     return ArrayFile(path, shapes, load, "HDF5")
 
@@ -77,7 +77,7 @@ def open_mat(path: Path) -> ArrayFile:
 
     with parse_errors(path, "a MATLAB file"):
         if h5py.is_hdf5(path):
-            with h5py.File(path, "r", locking=False) as file:
+            with open_hdf5(path) as file:
                 items = {n: item for n, item in file.items() if isinstance(item, h5py.Dataset)}
                 found = {n: i.shape[::-1] for n, i in items.items() if i.shape is not None}
         else:

@@ -16,6 +16,7 @@ from cato.data.conditioning import recommend
 from cato.errors import InputError
 from cato.problem import Problem
 from cato.user_data.periodic import closing_axes, num_folded_cells
+from cato.user_data.precision import ROUNDING, Spread
 from cato.user_data.samples import UserSamples, dataset_of, recognise
 
 
@@ -52,7 +53,8 @@ class Inspection:
 
 def inspect_samples(samples: UserSamples, splits: dict[str, list[int]]) -> Inspection:
     """Check all samples."""
-    problem, ranges = recognise(samples), _ranges(samples)
+    problem, found = recognise(samples), _named_spreads(samples)
+    ranges = {n: (s.low, s.high) for n, s in found.items() if s.low <= s.high}
     findings = [
         *_stopping(samples),
         *_folded(samples, problem),
@@ -69,14 +71,16 @@ def inspect_samples(samples: UserSamples, splits: dict[str, list[int]]) -> Inspe
             for name, (low, high) in ranges.items()
             if low == high
         ),
+        *_precision(found),
     ]
     counts = {name: len(indices) for name, indices in splits.items()}
     shared = samples.has_shared_coords
     conditioning: dict[str, Any] = {}
     why: dict[str, str] = {}
     if not any(finding.stops for finding in findings):
-        found, why = recommend(dataset_of(samples, problem, splits["train"], str(samples.path)))
-        conditioning = asdict(found)
+        train = dataset_of(samples, problem, splits["train"], str(samples.path))
+        recommended, why = recommend(train)
+        conditioning = asdict(recommended)
     return Inspection(problem, len(samples), shared, counts, ranges, findings, conditioning, why)
 
 
@@ -98,7 +102,11 @@ def _stopping(samples: UserSamples) -> list[Finding]:
     for index, sample in enumerate(samples.samples):
         for name, values in samples.channels(sample):
             if not np.isfinite(values).all():
-                found[f"{name} has values that are NaN or infinite as float32"].append(index)
+                found[f"{name} has values that are NaN or infinite"].append(index)
+    for name, spread in _named_spreads(samples).items():
+        if not spread.is_usable:
+            what = f"{name} reaches {spread.largest:.2g}, which squares of float64 cannot carry"
+            found[f"{what}: use another unit"] = list(range(len(samples)))
     undefined = "zero everywhere, so that a relative error is undefined"
     advice = "to leave out a start from rest, use --targets u[1:]"
     for index, sample in enumerate(samples.samples):
@@ -141,12 +149,28 @@ def _duplicates(samples: UserSamples, splits: dict[str, list[int]]) -> list[Find
     return [Finding(what, tuple(chain(*found))) for what, found in sentences.items() if found]
 
 
-def _ranges(samples: UserSamples) -> dict[str, tuple[float, float]]:
-    ranges: dict[str, tuple[float, float]] = {}
-    for sample in samples.samples:
-        for name, values in samples.channels(sample):
-            finite = values[np.isfinite(values)]
-            if finite.size:
-                low, high = ranges.get(name, (np.inf, -np.inf))
-                ranges[name] = (min(low, float(finite.min())), max(high, float(finite.max())))
-    return ranges
+def _named_spreads(samples: UserSamples) -> dict[str, Spread]:
+    """Statistics of each coordinate and channel by name."""
+    names = [name for name, _ in samples.channels(samples.samples[0])]
+    return dict(zip(names, chain(*samples.spreads.values()), strict=True))
+
+
+def _precision(found: dict[str, Spread]) -> list[Finding]:
+    """What float32 cannot carry, and what that means."""
+    sentences = []
+    for name, spread in found.items():
+        varies = f"{name} varies by {spread.deviation:.2g} around {spread.mean:.10g}"
+        if spread.rounded_share > ROUNDING:
+            sentences.append(
+                f"{varies}, and the rounding of the file's numbers is {spread.rounded_share:.0%} "
+                f"of that; write the variation itself, or more digits"
+            )
+        if spread.is_offset:
+            errors = ", and errors are relative to the variation" * name.startswith("target")
+            sentences.append(f"{varies}, which float32 cannot carry: it stays in float64{errors}")
+        elif spread.is_usable and not spread.is_in_range:
+            sentences.append(
+                f"{name} reaches {spread.largest:.2g}, which squares of float32 cannot carry: it "
+                f"stays in float64"
+            )
+    return [Finding(sentence) for sentence in sentences]

@@ -10,7 +10,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from cato.data.formats import hdf5_stream
+import h5py
+
+from cato.data.formats import hdf5_stream, open_hdf5
 from cato.errors import InputError
 from cato.user_data.axes import (
     CHANNEL,
@@ -151,6 +153,9 @@ def _listed(file: Any) -> str:
 
 def _open(path: Path) -> Any:
     with parse_errors(path, "NetCDF"):
+        if h5py.is_hdf5(path):
+            with open_hdf5(path):  # refuses values in other files, which xarray would read
+                pass
         return _xarray().open_dataset(path, decode_times=False)
 
 

@@ -21,7 +21,7 @@ from cato.problem import MIN_NODES
 from cato.user_data.samples import UserSample, UserSamples, geometry_of
 
 TOLERANCE = 1e-5
-"""Largest distance, relative to the largest value, of what coincides: files are rounded."""
+"""Largest distance, relative to the range of values, of what coincides: files are rounded."""
 
 
 def declared_periodic(samples: UserSamples, axes: Sequence[int]) -> UserSamples:
@@ -160,8 +160,12 @@ def _with_first_line(array: np.ndarray, axis: int) -> np.ndarray:
 def _coincide(array: np.ndarray, axis: int) -> bool:
     """Whether first and last line agree; values that are not finite are refused elsewhere."""
     apart = np.abs(array.take(0, axis) - array.take(-1, axis))
-    size = np.abs(array[np.isfinite(array)]).max(initial=0.0)
-    return not (apart > TOLERANCE * size).any()
+    finite = array[np.isfinite(array)]
+    if not finite.size:
+        return True
+    # Relative to the variation: next to a large mean all lines would coincide.
+    size, rounding = np.ptp(finite), 4 * np.finfo(array.dtype).eps * np.abs(finite).max()
+    return not (apart > TOLERANCE * size + rounding).any()
 
 
 def _repeats_nodes(sample: UserSample, axis: int) -> bool:

@@ -167,9 +167,7 @@ def open_user_data(
     another fingerprint than the expected one are refused.
     """
     path = _existing(path)
-    # Name, inode, size and time of change of each file: cheap to compare within a process.
-    stats = [(str(file), file.stat()) for file in files_of(path)]
-    stamp = tuple((name, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in stats)
+    stamp = _stamp(path)
     found = _fingerprint(path, stamp)
     if expected_fingerprint and found != expected_fingerprint:
         raise InputError(
@@ -177,11 +175,32 @@ def open_user_data(
             f"{expected_fingerprint}; restore the file, or train into a new folder"
         )
     splits = _splits(path, naming, seed, stamp)
+    if _stamp(path) != stamp:
+        raise InputError(f"{path} changed while it was read; try again when it is complete")
     if count is not None:
         if count > len(splits.train):
             raise InputError(f"{path} has {len(splits.train)} training samples, not {count}")
         splits = splits.with_first(count)
     return found, splits
+
+
+def changed_since(path: Path, expected_fingerprint: str) -> str:
+    """What has become of data since they were read: a few words, empty if they are the same.
+
+    Files whose size and time are still those that were read are not read again.
+    """
+    try:
+        found = _fingerprint(path, _stamp(path))
+    except (OSError, InputError):
+        return "is gone"
+    is_same = found == expected_fingerprint
+    return "" if is_same else f"has changed: its fingerprint is {found}"
+
+
+def _stamp(path: Path) -> tuple[object, ...]:
+    """Name, inode, size and time of change of each file: cheap to compare within a process."""
+    stats = [(str(file), file.stat()) for file in files_of(path)]
+    return tuple((name, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in stats)
 
 
 @lru_cache(maxsize=1)

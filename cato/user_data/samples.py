@@ -11,19 +11,20 @@ the model is conditioned on the time of each frame. `recognise` tells the geomet
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cached_property, partial
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from cato.data.arrays import is_uniform
+from cato.data.arrays import array_type, is_uniform
 from cato.data.dataset import Dataset
 from cato.errors import InputError
 from cato.problem import MIN_NODES, Geometry, Problem, TimeProtocol
 from cato.user_data.axes import CHANNEL, SAMPLE, TIME
 from cato.user_data.naming import Name, Naming
+from cato.user_data.precision import Spread, needs_float64, offsets_of, spreads
 
 if TYPE_CHECKING:
     import xarray
@@ -35,7 +36,7 @@ Channels = tuple[np.ndarray, tuple[str, ...]]
 
 @dataclass(frozen=True, eq=False)
 class UserSample:
-    """One sample, float32, without padding."""
+    """One sample without padding, in the precision of its file (float32 or float64)."""
 
     origin: str  # Where it comes from, for messages, such as "plate.h5, sample 3".
     coords: np.ndarray  # (*mesh, D)
@@ -88,6 +89,16 @@ class UserSamples:
             for channel, name in enumerate(self.outputs):
                 yield f"target {name}", sample.targets[..., channel]
 
+    @cached_property
+    def spreads(self) -> dict[str, list[Spread]]:
+        """Statistics of the channels of coords, inputs and outputs; empty without targets."""
+        targets = [s.targets for s in self.samples if s.targets is not None]
+        return {
+            "coords": spreads([sample.coords for sample in self.on_distinct_meshes]),
+            "inputs": spreads([sample.inputs for sample in self.samples]),
+            "outputs": spreads(targets) if targets else [],
+        }
+
     @property
     def on_distinct_meshes(self) -> list[UserSample]:
         """All samples, or the first if they share its mesh."""
@@ -102,6 +113,9 @@ def recognise(samples: UserSamples) -> Problem:
         shape = (max(prod(sample.mesh) for sample in samples.samples),)
     # A coordinate with a period must not be rescaled.
     coords = () if samples.period else ("coords",)
+    exact = tuple(name for name, found in samples.spreads.items() if needs_float64(found))
+    if samples.time == "rollout" and {"inputs", "outputs"} & set(exact):  # the same fields
+        exact = tuple(dict.fromkeys((*exact, "inputs", "outputs")))
     return Problem(
         name=samples.path.stem,
         geometry=geometry,
@@ -114,6 +128,8 @@ def recognise(samples: UserSamples) -> Problem:
         time=samples.time,
         num_steps=samples.num_frames,
         normalise=(*coords, "inputs", "outputs"),
+        float64=exact,
+        offsets=offsets_of(samples.spreads["outputs"]),
     )
 
 
@@ -143,19 +159,27 @@ def dataset_of(
         if (sizes < problem.num_nodes).any():
             mask = np.arange(problem.num_nodes) < sizes[:, None]
         chosen = [s.mapped(partial(_padded, s.mesh, problem.num_nodes)) for s in chosen]
-    coords = chosen[0].coords if samples.has_shared_coords else np.stack([s.coords for s in chosen])
+    coords = chosen[0].coords
+    if not samples.has_shared_coords:
+        coords = _stacked(problem, "coords", [sample.coords for sample in chosen])
     targets = [sample.targets for sample in chosen if sample.targets is not None]
     if len(targets) < len(chosen):
         raise InputError(f"{chosen[0].origin} has no targets")
-    inputs = np.stack([sample.inputs for sample in chosen])
-    return Dataset.from_arrays(problem, coords, inputs, np.stack(targets), mask=mask, what=what)
+    inputs = _stacked(problem, "inputs", [sample.inputs for sample in chosen])
+    truth = _stacked(problem, "targets", targets)
+    return Dataset.from_arrays(problem, coords, inputs, truth, mask=mask, what=what)
+
+
+def _stacked(problem: Problem, name: str, arrays: list[np.ndarray]) -> np.ndarray:
+    return np.stack(arrays, dtype=array_type(problem, name), casting="same_kind")
 
 
 def _padded(mesh: tuple[int, ...], num_nodes: int, array: np.ndarray) -> np.ndarray:
     """Values on a mesh as those of a cloud, on one axis of length `num_nodes`."""
     frames, size = array.shape[: -1 - len(mesh)], prod(mesh)
     points = array.reshape(*frames, size, array.shape[-1])
-    return np.pad(points, [*[(0, 0)] * len(frames), (0, num_nodes - size), (0, 0)])
+    # Not zero, which may be far from all values.
+    return np.pad(points, [*[(0, 0)] * len(frames), (0, num_nodes - size), (0, 0)], mode="edge")
 
 
 # -- from named dimensions to samples -------------------------------------------------------------
@@ -193,7 +217,7 @@ def _samples(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> I
     inputs, _ = _inputs(dataset, naming, time)
     targets, _ = _targets(dataset, naming)
     order = (SAMPLE, *_mesh(dataset), f"{CHANNEL}_coords")
-    coords = _float32(dataset["coords"].transpose(*order, missing_dims="ignore").values)
+    coords = _floats(dataset["coords"].transpose(*order, missing_dims="ignore").values)
     split = dataset.attrs.get("split", "")
     for i in range(len(inputs)):
         origin = dataset.attrs["origin"]
@@ -285,7 +309,7 @@ def _inputs(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Ch
         words += found
     if not parts:
         parts = [np.zeros([*(dataset.sizes.get(dim, 1) for dim in (SAMPLE, *mesh)), 0])]
-    return _float32(np.concatenate(parts, axis=-1)), tuple(words)
+    return _floats(np.concatenate(parts, axis=-1)), tuple(words)
 
 
 def _targets(
@@ -295,7 +319,7 @@ def _targets(
     if not naming.targets:
         return None, ()
     values, words = _joined(dataset, naming.targets, "targets")
-    return (_float32(values) if values.size or not len(values) else None), words
+    return (_floats(values) if values.size or not len(values) else None), words
 
 
 def _joined(dataset: "xarray.Dataset", names: tuple[Name, ...], what: str) -> Channels:
@@ -315,6 +339,7 @@ def _sizes(sample: UserSample) -> str:
     return f"{sample.coords.shape[-1]} coordinates, {sample.inputs.shape[-1]} inputs, {targets}"
 
 
-def _float32(array: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore"):  # too large for float32 is infinite, and reported as such
-        return np.ascontiguousarray(array, np.float32)
+def _floats(array: np.ndarray) -> np.ndarray:
+    """As float32 if that holds every value of the array's type, otherwise as float64."""
+    is_short = np.can_cast(array.dtype, np.float32)
+    return np.ascontiguousarray(array, np.float32 if is_short else np.float64)

@@ -124,6 +124,6 @@ def _at_all_nodes(samples: UserSamples, sample: UserSample, array: np.ndarray) -
         return array
     if sample.keep is None:
         return with_repeated_lines(samples, array)
-    full = np.full((*array.shape[:-2], len(sample.keep), array.shape[-1]), np.nan, np.float32)
+    full = np.full((*array.shape[:-2], len(sample.keep), array.shape[-1]), np.nan, array.dtype)
     full[..., sample.keep, :] = array
     return full

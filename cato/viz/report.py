@@ -1,7 +1,6 @@
 """The report of a run: one HTML file that needs nothing else, and its figures as PNG files."""
 
 import io
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from cato.benchmarks import get_benchmark, view_of
-from cato.files import atomic_write
+from cato.files import atomic_write, to_json
 from cato.inference.evaluate import (
     ALL_OUTPUTS,
     errors_by_field,
@@ -57,7 +56,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         verdict=_verdict(metrics),
         description=description,
         setup=_setup(run),
-        settings=json.dumps(settings, indent=2),
+        settings=to_json(settings, indent=2),
         errors=_errors(metrics),
         images={name: _save(figure, run.folder, name) for name, figure in figures.items()},
         band=metrics["band"],

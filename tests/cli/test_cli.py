@@ -316,7 +316,7 @@ def test_run_without_weights(run, capsys):
         ({"inputs": np.zeros((15, 15))}, "inputs must have shape"),
         ({"inputs": np.zeros((1, 1, 15, 1))}, "coords are required"),
         ({"inputs": np.full((2, 15, 15, 1), np.nan)}, "values of sample 0 are NaN or infinite"),
-        ({"inputs": np.full((1, 15, 15, 1), "a")}, "array of numbers"),
+        ({"inputs": np.full((1, 15, 15, 1), "a")}, "real numbers"),
         ({"inputs": np.zeros((1, 15, 15, 1)), "coords": np.zeros((3, 3, 2))}, "coords must have"),
         ({"inputs": np.ones((1, 15, 15, 1)), "targets": np.ones((1, 15, 15))}, "targets are"),
         ({"inputs": np.ones((2, 15, 15, 1)), "targets": np.ones((1, 15, 15, 1))}, "targets are"),

@@ -63,8 +63,12 @@ def refused(path, naming=None):
             ["data.npz, sample 7", "target target", "NaN", "cato inspect"],
         ),
         (
-            {"inputs": spoilt(good()["inputs"], (3, 0, 0, 0), 1e39)},
-            ["data.npz, sample 3", "input input", "infinite as float32"],
+            {"inputs": spoilt(good()["inputs"], (3, 0, 0, 0), np.inf)},
+            ["data.npz, sample 3", "input input", "infinite"],
+        ),
+        (
+            {"inputs": spoilt(good()["inputs"], (3, 0, 0, 0), 1e150)},
+            ["data.npz", "input input reaches 1e+150", "another unit"],
         ),
         ({"targets": spoilt(good()["targets"], 5, 0)}, ["sample 5", "zero everywhere"]),
         ({"split": np.array(["train"] * 11)}, ["'split'", "12 samples", "11 entries"]),
