@@ -16,7 +16,7 @@ packaging, so that the figures on its card are those of exactly these weights.
 import argparse
 import shutil
 import sys
-import tempfile
+import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import inf
@@ -26,11 +26,11 @@ from typing import Any
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.cli.catalogue import pretrained_card
 from cato.errors import InputError, Interrupted
-from cato.files import write_json
+from cato.files import atomic_folder, write_sealed
 from cato.inference.evaluate import ALL_ERRORS, errors_by_field, evaluate_run, headline_figures
 from cato.progress import note
 from cato.runs.checkpoint import load_checkpoint, save_checkpoint
-from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
+from cato.runs.folder import PRETRAINED, RECORD, Run, open_run, pretrained_names
 from cato.runs.settings import DataConfig, command_of
 from reproduce.experiment import Experiment
 from reproduce.jobs import figures_of, is_done
@@ -146,19 +146,17 @@ def package(run: Run, target: Path, error_by_seed: Mapping[int, float | None]) -
     checkpoint = load_checkpoint(run.checkpoints, "best")
     if checkpoint is None or log[-1]["step"] < checkpoint.state["num_steps"]:
         raise InputError(f"{run.folder} is not trained to the end; cato train --resume it first")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as temporary:
-        # All settings, and a command without folders of this machine.
-        config, command = run.config.to_dict(), command_of(run.config)
-        record = run.record | {"config": config, "command": command}
-        record["test_error_by_seed"] = dict(error_by_seed)
-        slim = Run(Path(temporary) / target.name, run.config, run.problem, record)
-        write_json(slim.folder / "run.json", slim.record)
+    # All settings, and a command without folders of this machine.
+    config, command = run.config.to_dict(), command_of(run.config)
+    record = run.record | {"id": uuid.uuid4().hex, "config": config, "command": command}
+    record["test_error_by_seed"] = dict(error_by_seed)
+    with atomic_folder(target) as temporary:
+        slim = Run(temporary, run.config, run.problem, record)
+        write_sealed(slim.folder / RECORD, record, slim.id)
         slim.write_log(log)
         save_checkpoint(slim.checkpoints, "best", checkpoint.state["step"], checkpoint)
         evaluate_run(slim)
         shutil.rmtree(target, ignore_errors=True)
-        shutil.move(slim.folder, target)
 
 
 def pages() -> Pages:

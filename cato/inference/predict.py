@@ -46,7 +46,7 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     naming = _naming(run, source)
     samples = _samples(run, surrogate, source, naming)
     _require_fit(run.problem, samples)
-    band = load_band(run.source, surrogate.step)
+    band = load_band(run, surrogate.step)
     predictions, seconds = predict_samples(surrogate, samples, band)
     write_predictions(target, naming, samples, _written(run.problem, naming, predictions))
     return {

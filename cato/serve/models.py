@@ -116,7 +116,7 @@ def load_model(argument: str) -> ServedModel:
         )
     surrogate = load_surrogate(run)
     step = surrogate.step
-    return ServedModel(name, surrogate, _about(run, step), load_band(run.source, step))
+    return ServedModel(name, surrogate, _about(run, step), load_band(run, step))
 
 
 def _about(run: Run, step: int | None) -> dict[str, Any]:
