@@ -239,6 +239,16 @@ def read_evaluation(run: Run, step: int | None) -> dict[str, Any] | None:
     return figures if figures.get("step", step) == step else None  # version 0.1 records no step
 
 
+def band_of(run: Run, step: int | None) -> Band | None:
+    """The band of a run for the weights of a step; None if it has none, an error if it is lost."""
+    band = load_band(run, step)
+    if band is None and ((read_evaluation(run, step) or {}).get("band")) is not None:
+        raise InputError(
+            f"{run.source} has lost the band of its evaluation; run `cato evaluate {run.folder}`"
+        )
+    return band
+
+
 def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, DataSpec | None]:
     """The data of the run, or one split of the same samples at another resolution.
 

@@ -56,7 +56,7 @@ def save_checkpoint(saved: Checkpoints, kind: Kind, step: int, checkpoint: Check
         checksum = digest(temporary)
     _write_about(saved, about.name, checksum, checkpoint.state)
     found = _newest_first(saved, kind)
-    kept = found[:KEEP]
+    kept = [*found[:KEEP], about]  # an extended run writes an older one than it has
     if kind == "best" and (trunks := _newest_first(saved, "trunk")):
         kept += [about for about in found if _step(about) <= _step(trunks[0])][:1]
     _remove(about for about in found if about not in kept)

@@ -390,7 +390,7 @@ def test_read_only_folder(data_root, tmp_path, capsys):
         locked = Path("/proc/cato")
     arguments = ["train", "darcy", "--scale", "smoke", *TINY, *paths(data_root, locked / "run")]
     message = error_of(capsys, *arguments)
-    assert f"cannot write {locked}" in message
+    assert f"cannot write into {locked}" in message
     assert "choose another folder" in message
     message = error_of(capsys, "generate", "darcy", "--scale", "smoke", "--out", locked / "data")
     assert f"cannot write into {locked}" in message

@@ -9,6 +9,7 @@ from cato.runs.checkpoint import (
     Checkpoints,
     load_checkpoint,
     remove_incomplete,
+    rewind,
     save_checkpoint,
 )
 
@@ -59,6 +60,34 @@ def test_weights_without_their_json_do_not_exist(tmp_path):
     save(tmp_path, 2)
     (tmp_path / "last-00000002.json").unlink()
     assert load_checkpoint(Checkpoints(tmp_path), "last").state["step"] == 1
+
+
+def test_rewinding_leaves_the_checkpoint_it_was_given(tmp_path):
+    for step in (4, 5, 6):
+        save(tmp_path, step)
+        save(tmp_path, step, "best")
+    rewind(Checkpoints(tmp_path), Checkpoint({"w": torch.ones(1)}, {"step": 3}))
+    assert [p.name for p in tmp_path.glob("*.json")] == ["last-00000003.json"]
+
+
+def test_best_weights_are_those_that_the_training_recorded(tmp_path):
+    """However the newest are lost: deleted, damaged or replaced by those of another run."""
+    saved, tensors = Checkpoints(tmp_path, "run"), {"w": torch.ones(2)}
+    for step in (1, 2):
+        state = {"step": step, "best_step": step}
+        for kind in ("best", "last"):
+            save_checkpoint(saved, kind, step, Checkpoint({"w": step * tensors["w"]}, state))
+    newest = tmp_path / "best-00000002.json"
+    content = newest.read_bytes()
+    save_checkpoint(Checkpoints(tmp_path / "other", "other"), "best", 2, Checkpoint(tensors, {}))
+    for damaged in (None, content[:-20], (tmp_path / "other/best-00000002.json").read_bytes()):
+        newest.unlink() if damaged is None else newest.write_bytes(damaged)
+        with pytest.raises(InputError, match="best weights"):
+            load_checkpoint(saved, "best")
+        # A training resumes before them and writes them again.
+        assert load_checkpoint(saved, "last").state["step"] == 1
+        newest.write_bytes(content)
+    assert load_checkpoint(saved, "best").state["step"] == 2
 
 
 def test_leftovers_of_kills_are_removed(tmp_path):
