@@ -92,22 +92,21 @@ def load_checkpoint(saved: Checkpoints, kind: Kind) -> Checkpoint | None:
     recorded as such and no others.
     """
     found = _newest_first(saved, kind)
-    best_step = _recorded_best_step(saved) if kind == "best" else None
+    best_step = _recorded_best_step(saved) if kind == "best" else 0
     for about in found:
         try:
             checkpoint = _read(saved, about)
         except InputError as error:
-            # Newer ones than recorded may be half replaced, by a training that was killed.
-            if kind == "best" and (best_step is None or _step(about) <= best_step):
+            if kind == "best":
                 raise InputError(
                     f"the best weights in {saved.folder} are damaged ({error}); if the training "
                     f"is not finished, `cato train --resume` may repair them"
                 ) from None
             note(f"checkpoint {about.stem} is damaged, using the one before: {error}")
             continue
-        if _step(about) < (best_step or 0):
-            break
-        return checkpoint
+        if _step(about) >= best_step:
+            return checkpoint
+        break
     if best_step:
         raise InputError(
             f"{saved.folder} has lost the best weights, of step {best_step}; restore them from a "
@@ -143,15 +142,15 @@ def _remove(checkpoints: Iterable[Path]) -> None:
         about.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
-def _recorded_best_step(saved: Checkpoints) -> int | None:
-    """Step of the best weights according to the last checkpoint; None without one."""
+def _recorded_best_step(saved: Checkpoints) -> int:
+    """Step of the best weights according to the last checkpoint; 0 without one."""
     for about in _newest_first(saved, "last"):
         try:
             best_step: int = _read_about(saved, about)["state"].get("best_step", 0)
             return best_step
         except InputError:
-            continue  # the one before is right too, or too low
-    return None
+            continue  # the one before has the same one, or an earlier one
+    return 0
 
 
 def _read(saved: Checkpoints, about: Path) -> Checkpoint:
