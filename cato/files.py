@@ -97,7 +97,7 @@ def _create_locked(path: Path, is_folder: bool) -> tuple[Path, int]:
 
 
 def _rename_to_new(temporary: Path, path: Path) -> None:
-    """Rename a file; raise if the new name exists, whoever creates it at the same moment."""
+    """Rename a file; raise if the new name exists, also if it appears at the same moment."""
     try:
         os.link(temporary, path)
     except FileExistsError:
@@ -239,9 +239,9 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return values
 
 
-def digest(path: Path) -> str:
-    """SHA-256 of a file, in hexadecimal."""
-    with open_regular(path) as file:
+def digest(path: Path, max_bytes: int | None = None) -> str:
+    """SHA-256 of a file, in hexadecimal; raises an `OSError` for larger ones."""
+    with open_regular(path, max_bytes) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

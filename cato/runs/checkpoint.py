@@ -53,8 +53,8 @@ def save_checkpoint(saved: Checkpoints, kind: Kind, step: int, checkpoint: Check
     tensors = {name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()}
     with atomic_write(about.with_suffix(".safetensors")) as temporary:
         temporary.write_bytes(save(tensors))  # not save_file, whose errors are not OSErrors
-        checksum = digest(temporary)
-    _write_about(saved, about.name, checksum, checkpoint.state)
+        sums = {"bytes": temporary.stat().st_size, "sha256": digest(temporary)}
+    _write_about(saved, about.name, sums, checkpoint.state)
     found = _newest_first(saved, kind)
     kept = [*found[:KEEP], about]  # an extended run writes an older one than it has
     if kind == "best" and (trunks := _newest_first(saved, "trunk")):
@@ -73,7 +73,8 @@ def copy_checkpoints(source: Checkpoints, target: Checkpoints) -> None:
         except InputError as error:
             note(f"checkpoint {about.stem} is damaged and not copied: {error}")
         else:
-            _write_about(target, about.name, values["sha256"], values["state"])
+            sums = {k: v for k, v in values.items() if k in ("bytes", "sha256")}
+            _write_about(target, about.name, sums, values["state"])
 
 
 def remove_incomplete(saved: Checkpoints) -> None:
@@ -178,14 +179,17 @@ def _read_about(saved: Checkpoints, about: Path) -> dict[str, Any]:
     return values
 
 
-def _write_about(saved: Checkpoints, name: str, checksum: str, state: dict[str, Any]) -> None:
-    about = {"format": FORMAT, "sha256": checksum, "state": state}
+def _write_about(
+    saved: Checkpoints, name: str, sums: dict[str, Any], state: dict[str, Any]
+) -> None:
+    """Write the JSON of a checkpoint; `sums` are size and checksum of its tensors' file."""
+    about = {"format": FORMAT, **sums, "state": state}
     write_sealed(saved.folder / name, about, saved.owner)
 
 
 def _require_digest(weights: Path, about: dict[str, Any]) -> None:
     try:
-        found = digest(weights)
+        found = digest(weights, about.get("bytes"))  # not in version 0.1
     except OSError as error:
         raise InputError(f"{weights} cannot be read ({error.strerror or error})") from None
     if found != about.get("sha256"):

@@ -180,10 +180,10 @@ class _Victim:
 
 
 def _outputs_of(path: Path) -> tuple[str, bytes]:
-    """Metadata of an exported file without the name of its run, and its outputs for ones."""
+    """Metadata of an exported file without times and the run's name, and its outputs for ones."""
     import torch
 
-    about = describe(path)
+    about = {k: v for k, v in describe(path).items() if k != "written"}
     about["run"] = {k: v for k, v in about["run"].items() if k not in ("name", "created")}
     shape = about["problem"]["shape"]
     coords = np.stack(np.meshgrid(*(np.arange(n) for n in shape), indexing="ij"), axis=-1)
