@@ -186,6 +186,7 @@ def _train(folder: Path, config: RunConfig, shorter: Run | None) -> Run:
     if shorter is None:
         return train(config, folder)
     if figures_of(shorter)["diverged"]:
-        copy_run(shorter, folder).change_settings(config, shorter.log()[-1])
+        last = shorter.log()[-1]
+        copy_run(shorter, folder, config, {name: last[name] for name in ("step", "seconds")})
         return resume(folder)  # raises as the shorter one did
     return resume(shorter.folder, {"steps": config.train.steps}, folder)

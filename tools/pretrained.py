@@ -18,7 +18,7 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
+import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 from math import inf
@@ -28,11 +28,11 @@ from typing import Any
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.cli.catalogue import pretrained_card
 from cato.errors import InputError, Interrupted
-from cato.files import read_json, write_json
+from cato.files import atomic_folder, write_sealed
 from cato.inference.evaluate import ALL_ERRORS, errors_by_field, evaluate_run, headline_figures
 from cato.progress import note
 from cato.runs.checkpoint import load_checkpoint, save_checkpoint
-from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
+from cato.runs.folder import PRETRAINED, RECORD, Run, open_run, pretrained_names
 from cato.runs.settings import DataConfig, command_of
 from reproduce.experiment import Experiment
 from reproduce.jobs import figures_of, is_done
@@ -119,8 +119,9 @@ def package_median(runs: Sequence[Run]) -> None:
         package(given[median], target)
     elif open_run(target).config.train.seed != median:
         raise InputError(f"the median is seed {median} of {name}, which must be trained again")
-    record = read_json(target / "run.json", f"{target} is not a run folder")
-    write_json(target / "run.json", record | {"test_error_by_seed": errors})
+    shipped = open_run(target)
+    record = shipped.record | {"test_error_by_seed": errors}
+    write_sealed(target / RECORD, record, shipped.id)
     rows[median]["is_shipped"] = True
     others = [row for row in known if row["benchmark"] != name]
     order = list(BENCHMARKS)
@@ -167,18 +168,16 @@ def package(run: Run, target: Path) -> None:
     checkpoint = load_checkpoint(run.checkpoints, "best")
     if checkpoint is None or log[-1]["step"] < checkpoint.state["num_steps"]:
         raise InputError(f"{run.folder} is not trained to the end; cato train --resume it first")
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as temporary:
-        # All settings, and a command without folders of this machine.
-        config, command = run.config.to_dict(), command_of(run.config)
-        record = run.record | {"config": config, "command": command}
-        slim = Run(Path(temporary) / target.name, run.config, run.problem, record)
-        write_json(slim.folder / "run.json", slim.record)
+    # All settings, and a command without folders of this machine.
+    config, command = run.config.to_dict(), command_of(run.config)
+    record = run.record | {"id": uuid.uuid4().hex, "config": config, "command": command}
+    with atomic_folder(target) as temporary:
+        slim = Run(temporary, run.config, run.problem, record)
+        write_sealed(slim.folder / RECORD, record, slim.id)
         slim.write_log(log)
         save_checkpoint(slim.checkpoints, "best", checkpoint.state["step"], checkpoint)
         evaluate_run(slim)
         shutil.rmtree(target, ignore_errors=True)
-        shutil.move(slim.folder, target)
 
 
 def pages() -> Pages:

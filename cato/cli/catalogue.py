@@ -5,7 +5,6 @@ from typing import Any
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.config import to_dict
 from cato.errors import InputError
-from cato.files import read_json
 from cato.inference.evaluate import ALL_ERRORS, errors_by_field
 from cato.models.registry import MODELS, model_class, num_parameters
 from cato.runs.folder import PRETRAINED, open_run, pretrained_names
@@ -90,7 +89,7 @@ def pretrained_card(name: str) -> dict[str, Any]:
         )
     run = open_run(PRETRAINED / name)
     config, problem = run.config, run.problem
-    figures = read_json(run.source / "evaluation.json", "evaluation")
+    figures = run.read_figures(run.source / "evaluation.json")
     return {
         "name": name,
         "title": get_benchmark(name).title,

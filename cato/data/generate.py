@@ -73,9 +73,6 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
         )
         with locked(target.with_name(f".{target.name}.lock"), busy):
             if not is_complete(target, spec):  # another process may have finished it just now
-                # Half-written files of killed processes; the lock ensures that they are dead.
-                for leftover in target.parent.glob(f".{target.name}.*.tmp"):
-                    leftover.unlink(missing_ok=True)
                 _solve_missing(cache, target, workers or cpu_count())
                 if target.exists():
                     raise InputError(f"{target} appeared while it was being generated; move it")

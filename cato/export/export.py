@@ -61,7 +61,7 @@ def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) 
         "benchmark": config.benchmark,
         "scale": config.scale,
         "seed": config.train.seed,
-        "validation_relative_l2": min((line["validation"] for line in run.log()), default=None),
+        "validation_relative_l2": min(line["validation"] for line in run.log()),
     }
     surrogate = load_surrogate(run)
     if (figures := read_evaluation(run, surrogate.step)) is not None:

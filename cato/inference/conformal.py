@@ -14,21 +14,23 @@ selected the best checkpoint, which makes its errors slightly too small; therefo
 the test split is measured and reported with the band.
 """
 
+import hashlib
+import json
 from dataclasses import dataclass
 from math import ceil, prod
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save
+from safetensors import SafetensorError
+from safetensors.torch import load, save
 from torch import Tensor
 
 from cato.errors import InputError
-from cato.files import atomic_write
+from cato.files import atomic_write, open_regular
 from cato.problem import Problem
+from cato.runs.folder import Run
 
 MISSED_SAMPLES = 0.1  # α.
 MISSED_NODES = 0.1  # β.
@@ -36,6 +38,11 @@ SMALLEST_SCALE = 0.1
 """Lower limit of σ in units of its RMS over the nodes, for nodes that are nearly exact in training,
 such as those on a boundary."""
 FILE = "band.safetensors"
+_BLANK = 64 * "0"  # Stands for the checksum while it is computed.
+_MAX_HEADER = 2**16  # Bytes of the file besides its numbers.
+_DAMAGE = (
+    *(OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError),
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,24 +160,41 @@ def num_samples_needed() -> int:
     return ceil(round(1 / MISSED_SAMPLES, 9)) - 1
 
 
-def save_band(folder: Path, band: Band) -> None:
-    """Save a band in a run folder."""
+def save_band(run: Run, band: Band) -> None:
+    """Save a band in a run folder, with a checksum in its header, see `cato.files`."""
     tensors = {"quantile": band.quantile.contiguous(), "scale": band.scale.contiguous()}
-    about = {"num_samples": str(band.num_samples), "step": str(band.step)}
-    with atomic_write(folder / FILE) as temporary:
-        temporary.write_bytes(save(tensors, about))
+    about = {"num_samples": str(band.num_samples), "step": str(band.step), "checksum": _BLANK}
+    content = save(tensors, about)
+    checksum = _checksum(run, content)
+    with atomic_write(run.folder / FILE) as temporary:
+        temporary.write_bytes(content.replace(_BLANK.encode(), checksum.encode(), 1))
 
 
-def load_band(folder: Path, step: int | None) -> Band | None:
-    """The band of a run folder; None if there is none for the weights of that step."""
-    path = folder / FILE
-    if step is None or not path.exists():
-        return None
+def load_band(run: Run, step: int | None) -> Band | None:
+    """The band of a run; None if there is none for the weights of that step."""
+    path, problem = run.source / FILE, run.problem
+    nodes = 1 if problem.geometry == "cloud" else problem.num_nodes
+    frames = () if problem.time == "steady" else (problem.num_steps,)
+    shape = (*frames, nodes, problem.num_outputs)
     try:
-        with safe_open(path, "pt") as file:
-            about = file.metadata()
-            tensors = {name: file.get_tensor(name) for name in ("quantile", "scale")}
+        with open_regular(path, 4 * prod(shape) + _MAX_HEADER) as file:
+            content = file.read()
+        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
+        about = header["__metadata__"]
+        recorded = about.get("checksum", "")
+        blank = content.replace(recorded.encode(), _BLANK.encode(), 1) if recorded else content
+        if (recorded or run.id) and recorded != _checksum(run, blank):
+            raise ValueError("its checksum differs, or it belongs to another run")
+        tensors = load(content)
         band = Band(**tensors, num_samples=int(about["num_samples"]), step=int(about["step"]))
-    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        if band.scale.shape != shape or band.quantile.shape != shape[-1:]:
+            raise ValueError(f"{list(band.scale.shape)} numbers, expected {list(shape)}")
+    except FileNotFoundError:
+        return None
+    except _DAMAGE as error:
         raise InputError(f"{path} is damaged ({error}); delete it and evaluate again") from None
     return band if band.step == step else None
+
+
+def _checksum(run: Run, content: bytes) -> str:
+    return hashlib.sha256(f"{run.id}/{FILE}\n".encode() + content).hexdigest()

@@ -4,6 +4,7 @@ The error of every field is measured, next to that of always predicting the trai
 benchmark may name a headline, the field that matters most; `errors_by_field` puts it first.
 """
 
+import os
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -20,7 +21,6 @@ from cato.data.dataset import Dataset, Splits, load_spec
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
-from cato.files import read_json, write_json
 from cato.inference.conformal import (
     Band,
     calibrate_quantile,
@@ -237,17 +237,27 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     }
     suffix = ("" if split == "test" else f"-{split}") + (f"-r{resolution}" if resolution else "")
     path = run.folder / f"evaluation{suffix}.json"
-    write_json(path, figures)
+    run.write_figures(path, figures)
     return EvaluatedRun(figures, path, evaluation, surrogate, data)
 
 
 def read_evaluation(run: Run, step: int | None) -> dict[str, Any] | None:
     """Figures of a run on its test split; None without any for the weights of that step."""
     path = run.source / "evaluation.json"
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
-    figures: dict[str, Any] = read_json(path, "evaluation")
+    figures = run.read_figures(path)
     return figures if figures.get("step", step) == step else None  # version 0.1 records no step
+
+
+def band_of(run: Run, step: int | None) -> Band | None:
+    """The band of a run for the weights of a step; None if it has none, an error if it is lost."""
+    band = load_band(run, step)
+    if band is None and ((read_evaluation(run, step) or {}).get("band")) is not None:
+        raise InputError(
+            f"{run.source} has lost the band of its evaluation; run `cato evaluate {run.folder}`"
+        )
+    return band
 
 
 def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, DataSpec | None]:
@@ -276,7 +286,7 @@ def train_mean(splits: Splits) -> Tensor | None:
 
 def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
     """The band of a run, saved in its folder; None with too few validation samples."""
-    band = load_band(run.source, surrogate.step)
+    band = load_band(run, surrogate.step)
     if band is not None:
         return band
     validation, some = splits.validation, splits.train.subset(slice(SCALE_SAMPLES))
@@ -293,7 +303,7 @@ def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
     assert quantile is not None
     assert surrogate.step is not None
     band = Band(quantile, scale, len(validation), surrogate.step)
-    save_band(run.folder, band)
+    save_band(run, band)
     return band
 
 

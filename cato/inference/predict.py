@@ -16,8 +16,8 @@ import torch
 
 from cato.benchmarks import fields_of, headline_of
 from cato.errors import InputError
-from cato.inference.conformal import Band, load_band, num_nodes_needed
-from cato.inference.evaluate import samples_at_once
+from cato.inference.conformal import Band, num_nodes_needed
+from cato.inference.evaluate import band_of, samples_at_once
 from cato.physics.metrics import relative_l2
 from cato.problem import Problem
 from cato.progress import progress_bar
@@ -48,7 +48,7 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     naming = _naming(run, source)
     samples = _samples(run, surrogate, source, naming)
     _require_fit(run.problem, samples)
-    band = load_band(run.source, surrogate.step)
+    band = band_of(run, surrogate.step)
     predictions, seconds = predict_samples(surrogate, samples, band)
     write_predictions(target, naming, samples, _written(run.problem, naming, predictions))
     return {

@@ -1,7 +1,7 @@
-"""Checkpoints: a safetensors file of weights and optimiser state, and a JSON with its checksum.
+"""Checkpoints: a safetensors file of weights and optimiser state, and a sealed JSON about it.
 
-The tensors are written first, the JSON last, each atomically: a checkpoint exists if its JSON does,
-and is intact if the checksum agrees. Nothing is loaded with pickle.
+The tensors are written first, the JSON with their checksum last, each atomically: a checkpoint
+exists if its JSON does, and is intact if both checksums agree. Nothing is loaded with pickle.
 
     last-00000120.safetensors, last-00000120.json   to resume from; the newest two are kept
     best-00000090.safetensors, best-00000090.json   lowest validation error; the newest two are kept
@@ -10,6 +10,8 @@ and is intact if the checksum agrees. Nothing is loaded with pickle.
     start-00000000.…                                initial weights of fine-tuning
 """
 
+import re
+import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +22,21 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from cato.errors import InputError
-from cato.files import atomic_write, digest, read_json, write_json
+from cato.files import atomic_write, digest, read_sealed, remove_leftovers, write_sealed
 from cato.progress import note
 
 Kind = Literal["last", "best", "trunk", "start"]
 KEEP = 2  # Checkpoints of each kind that are kept: a spare one, in case the newest is damaged.
 FORMAT = 1
+_NAME = re.compile(r"(last|best|trunk|start)-\d{8,}")
+
+
+@dataclass(frozen=True)
+class Checkpoints:
+    """The checkpoints of a run."""
+
+    folder: Path
+    owner: str = ""  # Id of the run; those of other runs are refused.
 
 
 @dataclass(frozen=True)
@@ -36,54 +47,90 @@ class Checkpoint:
     state: dict[str, Any]
 
 
-def save_checkpoint(folder: Path, kind: Kind, step: int, checkpoint: Checkpoint) -> None:
+def save_checkpoint(saved: Checkpoints, kind: Kind, step: int, checkpoint: Checkpoint) -> None:
     """Write a checkpoint and remove old ones."""
-    about = folder / f"{kind}-{step:08d}.json"
-    weights = about.with_suffix(".safetensors")
+    about = saved.folder / f"{kind}-{step:08d}.json"
     tensors = {name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()}
-    with atomic_write(weights) as temporary:
+    with atomic_write(about.with_suffix(".safetensors")) as temporary:
         temporary.write_bytes(save(tensors))  # not save_file, whose errors are not OSErrors
-        checksum = digest(temporary)
-    write_json(about, {"format": FORMAT, "sha256": checksum, "state": checkpoint.state})
-    saved = _newest_first(folder, kind)
-    kept = saved[:KEEP]
-    if kind == "best" and (trunks := _newest_first(folder, "trunk")):
-        kept += [about for about in saved if _step(about) <= _step(trunks[0])][:1]
-    _remove(about for about in saved if about not in kept)
+        sums = {"bytes": temporary.stat().st_size, "sha256": digest(temporary)}
+    _write_about(saved, about.name, sums, checkpoint.state)
+    found = _newest_first(saved, kind)
+    kept = [*found[:KEEP], about]  # an extended run writes an older one than it has
+    if kind == "best" and (trunks := _newest_first(saved, "trunk")):
+        kept += [about for about in found if _step(about) <= _step(trunks[0])][:1]
+    _remove(about for about in found if about not in kept)
 
 
-def remove_leftovers(folder: Path) -> None:
-    """Remove incomplete files of killed trainings."""
-    for path in [*folder.glob(".*.tmp"), *folder.glob("*.safetensors")]:
-        if path.suffix == ".tmp" or not path.with_suffix(".json").exists():
-            path.unlink(missing_ok=True)
-
-
-def load_checkpoint(folder: Path, kind: Kind) -> Checkpoint | None:
-    """The newest intact checkpoint; None if there is none. Damaged ones are reported."""
-    candidates = _newest_first(folder, kind)
-    for about in candidates:
+def copy_checkpoints(source: Checkpoints, target: Checkpoints) -> None:
+    """Copy the intact checkpoints of a run to another one."""
+    for about in sorted(source.folder.glob("*.json")):
         try:
-            return _read(about)
+            values = _read_about(source, about)
+            with atomic_write(target.folder / f"{about.stem}.safetensors") as temporary:
+                shutil.copyfile(about.with_suffix(".safetensors"), temporary)
+                _require_digest(temporary, values)
         except InputError as error:
+            note(f"checkpoint {about.stem} is damaged and not copied: {error}")
+        else:
+            sums = {k: v for k, v in values.items() if k in ("bytes", "sha256")}
+            _write_about(target, about.name, sums, values["state"])
+
+
+def remove_incomplete(saved: Checkpoints) -> None:
+    """Remove incomplete files of killed trainings."""
+    remove_leftovers(saved.folder)
+    for weights in saved.folder.glob("*.safetensors"):
+        if not weights.with_suffix(".json").exists():
+            weights.unlink(missing_ok=True)
+
+
+def load_checkpoint(saved: Checkpoints, kind: Kind) -> Checkpoint | None:
+    """The newest intact checkpoint of a kind; None if there is none.
+
+    Where an older one leads to the same result, it takes the place of a damaged one, with a note: a
+    training that resumes from it ends the same. The best weights are those that the training
+    recorded as such and no others.
+    """
+    found = _newest_first(saved, kind)
+    best_step = _recorded_best_step(saved) if kind == "best" else 0
+    for about in found:
+        try:
+            checkpoint = _read(saved, about)
+        except InputError as error:
+            if kind == "best":
+                raise InputError(
+                    f"the best weights in {saved.folder} are damaged ({error}); if the training "
+                    f"is not finished, `cato train --resume` may repair them"
+                ) from None
             note(f"checkpoint {about.stem} is damaged, using the one before: {error}")
-    if candidates:
+            continue
+        if _step(about) >= best_step:
+            return checkpoint
+        break
+    if best_step:
         raise InputError(
-            f"all checkpoints in {folder} are damaged; remove the folder and train again"
+            f"{saved.folder} has lost the best weights, of step {best_step}; restore them from a "
+            f"copy or train again"
+        )
+    if found:
+        raise InputError(
+            f"all checkpoints in {saved.folder} are damaged; remove the folder and train again"
         )
     return None
 
 
-def rewind(folder: Path, checkpoint: Checkpoint) -> None:
+def rewind(saved: Checkpoints, checkpoint: Checkpoint) -> None:
     """Make a checkpoint the last one: write it, then remove the last and best ones after it."""
     step = int(checkpoint.state["step"])
-    save_checkpoint(folder, "last", step, checkpoint)
-    later = [*_newest_first(folder, "last"), *_newest_first(folder, "best")]
+    save_checkpoint(saved, "last", step, checkpoint)
+    later = [*_newest_first(saved, "last"), *_newest_first(saved, "best")]
     _remove([about for about in later if _step(about) > step])
 
 
-def _newest_first(folder: Path, kind: Kind) -> list[Path]:
-    return sorted(folder.glob(f"{kind}-*.json"), reverse=True)
+def _newest_first(saved: Checkpoints, kind: Kind) -> list[Path]:
+    found = [p for p in saved.folder.glob(f"{kind}-*.json") if _NAME.fullmatch(p.stem)]
+    return sorted(found, key=_step, reverse=True)
 
 
 def _step(about: Path) -> int:
@@ -96,14 +143,54 @@ def _remove(checkpoints: Iterable[Path]) -> None:
         about.with_suffix(".safetensors").unlink(missing_ok=True)
 
 
-def _read(about: Path) -> Checkpoint:
-    values = read_json(about, "checkpoint")
-    if not isinstance(values, dict) or values.get("format") != FORMAT:
-        raise InputError(f"{about} is not a checkpoint of format {FORMAT}")
+def _recorded_best_step(saved: Checkpoints) -> int:
+    """Step of the best weights according to the last checkpoint; 0 without one."""
+    for about in _newest_first(saved, "last"):
+        try:
+            best_step: int = _read_about(saved, about)["state"].get("best_step", 0)
+            return best_step
+        except InputError:
+            continue  # the one before has the same one, or an earlier one
+    return 0
+
+
+def _read(saved: Checkpoints, about: Path) -> Checkpoint:
+    """An intact checkpoint whose best weights, which a resumed training needs, are intact too."""
+    values = _read_about(saved, about)
     weights = about.with_suffix(".safetensors")
+    _require_digest(weights, values)
+    best_step = values["state"].get("best_step", 0)
+    if best_step and not about.stem.startswith("best-"):
+        best = about.with_name(f"best-{best_step:08d}.json")
+        _require_digest(best.with_suffix(".safetensors"), _read_about(saved, best))
     try:
-        if digest(weights) != values["sha256"]:
-            raise InputError(f"{weights} does not have the checksum that was recorded for it")
         return Checkpoint(load_file(weights), values["state"])
-    except (OSError, KeyError, SafetensorError) as error:
+    except (OSError, SafetensorError) as error:
         raise InputError(f"{weights} cannot be read ({error})") from None
+
+
+def _read_about(saved: Checkpoints, about: Path) -> dict[str, Any]:
+    values = read_sealed(about, "checkpoint", saved.owner)
+    if values.get("format") != FORMAT:
+        raise InputError(f"{about} is not a checkpoint of format {FORMAT}")
+    state = values.get("state")
+    if not isinstance(state, dict) or not isinstance(state.get("best_step", 0), int):
+        raise InputError(f"{about} has no state of a training")
+    return values
+
+
+def _write_about(
+    saved: Checkpoints, name: str, sums: dict[str, Any], state: dict[str, Any]
+) -> None:
+    """Write the JSON of a checkpoint; `sums` are size and checksum of its tensors' file."""
+    about = {"format": FORMAT, **sums, "state": state}
+    write_sealed(saved.folder / name, about, saved.owner)
+
+
+def _require_digest(weights: Path, about: dict[str, Any]) -> None:
+    try:
+        found = digest(weights, about.get("bytes"))  # not in version 0.1
+    except OSError as error:
+        raise InputError(f"{weights} cannot be read ({error.strerror or error})") from None
+    if found != about.get("sha256"):
+        raise InputError(f"{weights} does not have the checksum that was recorded for it")

@@ -8,6 +8,12 @@ evaluation.json     written by `cato evaluate`
 band.safetensors    half-width of the conformal band, see `cato.inference.conformal`
 report.html         written by `cato report`, with its figures as PNG files in figures/
 
+The id of a run, drawn when it is created, is part of the checksum of each of these files that a
+later command reads (see `cato.files`), so that damage, and files of another run, are noticed. Runs
+of version 0.1 have no id; what is written into them now has checksums without one.
+
+A folder is a run once it has run.json. `.new` marks what is written into a folder before that.
+
 Pretrained models are such folders too, in cato/pretrained. The name of a benchmark stands for its
 pretrained model wherever a run folder is expected. Results computed from it are written to
 runs/pretrained/NAME, never into the library.
@@ -16,22 +22,40 @@ runs/pretrained/NAME, never into the library.
 import json
 import shlex
 import shutil
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
 from typing import Any
 
+from torch import Tensor
+
 from cato import __version__
 from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
-from cato.files import atomic_write, read_json, to_json, write_json
+from cato.files import (
+    MAX_TEXT,
+    atomic_write,
+    locked,
+    open_regular,
+    read_json,
+    read_sealed,
+    require_seal,
+    sealed,
+    to_json,
+    write_sealed,
+)
 from cato.problem import Problem
+from cato.runs.checkpoint import Checkpoint, Checkpoints, copy_checkpoints, save_checkpoint
 from cato.runs.provenance import commit, environment
 from cato.runs.settings import RunConfig, command_of, run_config
 
 FORMAT = 1
+RECORD, LOG, NEW = "run.json", "log.jsonl", ".new"
+IN_EVERY_LINE = ("epoch", "step", "validation", "learning_rate", "seconds")  # Numbers of the log.
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
 """The models that come with the library."""
 PRETRAINED_RESULTS = Path("runs") / "pretrained"  # Folder of results that are computed from them.
@@ -52,8 +76,13 @@ class Run:
         return self.pretrained or self.folder
 
     @property
-    def checkpoints(self) -> Path:
-        return self.source / "checkpoints"
+    def id(self) -> str:
+        """Drawn when the run was created; empty for runs of version 0.1."""
+        return str(self.record.get("id", ""))
+
+    @property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.source / "checkpoints", self.id)
 
     @property
     def command(self) -> str:
@@ -61,49 +90,115 @@ class Run:
         return command_of(self.config) if self.pretrained else _command(self.config, self.folder)
 
     def log(self) -> list[dict[str, Any]]:
-        """The lines of the training log; a validation error that is not finite is infinite."""
-        path = self.source / "log.jsonl"
-        if not path.exists():
-            return []
-        lines = [json.loads(line) for line in path.read_text().splitlines() if line.endswith("}")]
-        return [
-            line | {"validation": inf} if line.get("validation", 0) is None else line
-            for line in lines
-        ]
+        """The lines of the training log, at least one."""
+        lines = self.read_log()
+        if not lines:
+            raise InputError(
+                f"{self.source} has no epoch in its log; if it is not trained to the end, continue "
+                f"it with `cato train --resume {self.folder}`"
+            )
+        return lines
 
-    def change_settings(self, config: RunConfig, state: Mapping[str, Any]) -> None:
+    def read_log(self) -> list[dict[str, Any]]:
+        """The lines of the training log; none before the end of the first epoch."""
+        path = self.source / LOG
+        try:
+            with open_regular(path, MAX_TEXT) as file:
+                content = file.read()
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise InputError(f"{path} cannot be read ({error.strerror})") from None
+        content = require_seal(path, content, self.id, "training log")
+        try:
+            # Those of version 0.1 may end in half a line, if they were killed.
+            lines = [json.loads(line) for line in content.splitlines() if line.endswith(b"}")]
+            for line in lines:
+                if line["validation"] is None:  # not finite
+                    line["validation"] = inf
+                if not all(isinstance(line[name], int | float) for name in IN_EVERY_LINE):
+                    raise TypeError(f"{', '.join(IN_EVERY_LINE)} are not all numbers")
+        except (ValueError, TypeError, KeyError, RecursionError) as error:
+            raise InputError(f"{path} is damaged ({error}); restore it from a copy") from None
+        return lines
+
+    def write_log(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Replace the training log."""
+        self.write_log_text([to_json(line) for line in lines])
+
+    def write_log_text(self, lines: Sequence[str]) -> None:
+        """Replace the training log by lines of JSON."""
+        path = self.folder / LOG
+        if not lines:
+            path.unlink(missing_ok=True)
+            return
+        with atomic_write(path) as temporary:
+            temporary.write_bytes(sealed("\n".join(lines).encode(), LOG, self.id))
+
+    def write_figures(self, path: Path, figures: Mapping[str, Any]) -> None:
+        """Write results computed from this run as JSON."""
+        write_sealed(path, figures, self.id)
+
+    def read_figures(self, path: Path) -> dict[str, Any]:
+        """Results that `write_figures` wrote for this run."""
+        return read_sealed(path, "results of a run", self.id)
+
+    def change_settings(self, config: RunConfig, branch: Mapping[str, Any]) -> "Run":
         """Record new settings, as the command that leads to them, and from which state on."""
         command = _command(config, self.folder)
-        branch = {name: state[name] for name in ("step", "seconds")}
-        record = {"config": config.to_dict(), "command": command, "branch": branch}
-        write_json(self.folder / "run.json", self.record | record)
+        changed = {"config": config.to_dict(), "command": command, "branch": dict(branch)}
+        run = Run(self.folder, config, self.problem, self.record | changed)
+        write_sealed(run.folder / RECORD, run.record, run.id)
+        return run
 
-    def write_log(self, lines: list[dict[str, Any]]) -> None:
-        """Replace the training log."""
-        with atomic_write(self.folder / "log.jsonl") as temporary:
-            temporary.write_text("".join(to_json(line) + "\n" for line in lines))
+
+@contextmanager
+def claimed(folder: Path) -> Iterator[None]:
+    """Keep all other trainings out of a folder while the block runs; a new one may be created."""
+    missing = [path for path in (folder, *folder.parents) if not path.exists()]
+    busy = f"another process ({{pid}}) is training in {folder}; wait or choose another --out"
+    try:
+        with locked(folder / ".lock", busy):
+            yield
+    finally:
+        with suppress(OSError):  # unless something was written
+            for path in missing:
+                path.rmdir()
 
 
 def require_new(folder: Path) -> None:
-    """Raise if a folder already holds a run."""
+    """Raise if a folder already holds a run, or what is left of one."""
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{folder} is a file; choose another --out")
-    if (folder / "run.json").exists():
+    if (folder / RECORD).exists():
         raise InputError(
             f"{folder} already holds a run; continue it with `cato train --resume {folder}` "
             f"or choose another --out"
         )
+    parts = [name for name in (LOG, "checkpoints") if (folder / name).exists()]
+    if parts and not (folder / NEW).exists():
+        raise InputError(
+            f"{folder} holds {parts[0]} of a run without {RECORD}; restore that file, remove the "
+            f"folder or choose another --out"
+        )
 
 
-def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = "") -> Run:
+def create_run(
+    folder: Path,
+    config: RunConfig,
+    problem: Problem,
+    data: str = "",
+    start: Mapping[str, Tensor] | None = None,
+) -> Run:
     """Start a new run folder, which must not hold a run yet.
 
-    `data` is from `data_key`; other data are refused later. Without it any are accepted.
+    `data` is from `data_key`; other data are refused later. Without it any are accepted. `start`
+    are the initial weights of fine-tuning: the run never needs its start again.
     """
     folder = Path(folder)
-    require_new(folder)
     record = {
         "format": FORMAT,
+        "id": uuid.uuid4().hex,
         "cato": __version__,
         "commit": commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -113,20 +208,44 @@ def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = ""
         "data": data,
         "environment": environment(),
     }
-    write_json(folder / "run.json", record)
-    return Run(folder, config, problem, record)
+    run = Run(folder, config, problem, record)
+    with _new_run(run):
+        if start is not None:
+            save_checkpoint(run.checkpoints, "start", 0, Checkpoint(dict(start), {}))
+    return run
 
 
-def copy_run(run: Run, folder: Path) -> Run:
-    """Copy checkpoints and log into a new folder, which `change_settings` makes a run.
-
-    So a killed copy is not a run yet: copy it again.
-    """
-    require_new(folder)
-    shutil.copytree(run.checkpoints, folder / "checkpoints", dirs_exist_ok=True)
-    copy = replace(run, folder=folder)
-    copy.write_log(run.log())
+def copy_run(run: Run, folder: Path, config: RunConfig, branch: Mapping[str, Any]) -> Run:
+    """A new run with the checkpoints and the log of another, and new settings from a state on."""
+    record = run.record | {
+        "id": uuid.uuid4().hex,
+        "command": _command(config, folder),
+        "config": config.to_dict(),
+        "branch": dict(branch),
+    }
+    copy = Run(folder, config, run.problem, record)
+    with _new_run(copy):
+        copy_checkpoints(run.checkpoints, copy.checkpoints)
+        copy.write_log(run.read_log())
     return copy
+
+
+@contextmanager
+def _new_run(run: Run) -> Iterator[None]:
+    """Write the first files of a run in the block. They become a run, which must be new, after it.
+
+    Those of a start that was killed here are removed.
+    """
+    folder = run.folder
+    require_new(folder)
+    if (folder / NEW).exists():
+        shutil.rmtree(folder / "checkpoints", ignore_errors=True)
+        (folder / LOG).unlink(missing_ok=True)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / NEW).touch()
+    yield
+    write_sealed(folder / RECORD, run.record, run.id, must_be_new=True)
+    (folder / NEW).unlink(missing_ok=True)
 
 
 def open_run(folder: str | Path) -> Run:
@@ -145,23 +264,38 @@ def pretrained_names() -> list[str]:
 
 
 def _read_run(folder: Path, pretrained: Path | None = None) -> Run:
-    source = pretrained or folder
-    record = read_json(source / "run.json", _no_run(folder))
+    path, what = (pretrained or folder) / RECORD, _no_run(folder)
+    _require_format(path, read_json(path, what))  # first: other formats may have other checksums
+    return run_of(read_sealed(path, what, None), folder, pretrained)
+
+
+def _require_format(path: Path, record: Any) -> None:
     if not isinstance(record, dict) or "format" not in record:
-        raise InputError(f"{source}/run.json is not the record of a cato run")
+        raise InputError(f"{path} is not the record of a cato run")
     if record["format"] != FORMAT:
         raise InputError(
-            f"{source} was made by cato {record.get('cato')} with run format {record['format']}; "
-            f"this is cato {__version__} with format {FORMAT}: use that version or train again"
+            f"{path.parent} was made by cato {record.get('cato')} with run format "
+            f"{record['format']}; this is cato {__version__} with format {FORMAT}: use that "
+            f"version or train again"
         )
+
+
+def run_of(record: dict[str, Any], folder: Path, pretrained: Path | None = None) -> Run:
+    """The run of a folder from the contents of its run.json."""
+    path = (pretrained or folder) / RECORD
     try:
         settings = record["config"]
         if "conditioning" not in record["problem"]:  # version 0.1 had the published one only
             settings = settings | {"data": {"conditioning": "published"} | settings["data"]}
-        config = run_config(settings, f"{source}/run.json")
+        config = run_config(settings, str(path))
         problem = Problem.from_dict(record["problem"])
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{source}/run.json is incomplete ({error}); train again") from None
+        for name, kind in (("cato", str), ("created", str), ("environment", dict)):
+            if not isinstance(record[name], kind):
+                raise TypeError(f"{name} is {record[name]!r}")
+    except InputError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InputError(f"{path} is incomplete ({error}); train again") from None
     return Run(folder, config, problem, record, pretrained)
 
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
-from cato.inference.conformal import Band, load_band
-from cato.inference.evaluate import ALL_ERRORS, read_evaluation
+from cato.inference.conformal import Band
+from cato.inference.evaluate import ALL_ERRORS, band_of, read_evaluation
 from cato.problem import Problem
 from cato.progress import progress_bar
 from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
@@ -119,7 +119,7 @@ def load_model(argument: str) -> ServedModel:
         )
     surrogate = load_surrogate(run)
     step = surrogate.step
-    return ServedModel(name, surrogate, _about(run, step), load_band(run.source, step))
+    return ServedModel(name, surrogate, _about(run, step), band_of(run, step))
 
 
 def _about(run: Run, step: int | None) -> dict[str, Any]:

@@ -21,7 +21,14 @@ class Journal:
         self._recent: deque[tuple[float, int]] = deque(maxlen=50)
         self._board = None
         if active:
-            run.write_log([line for line in run.log() if 0 < line["step"] <= step])
+            lines = [line for line in run.read_log() if 0 < line["step"] <= step]
+            if run.id and step != (lines[-1]["step"] if lines else 0):
+                raise InputError(
+                    f"the log of {run.folder} has lost the line of step {step}; restore log.jsonl "
+                    f"from a copy or train again"
+                )
+            self._lines = [to_json(line) for line in lines]
+            run.write_log_text(self._lines)
             self._board = _tensorboard(run)
 
     def close(self) -> None:
@@ -32,12 +39,8 @@ class Journal:
         """Append a line."""
         if not self.active:
             return
-        path = self.run.folder / "log.jsonl"
-        try:
-            with path.open("a") as handle:
-                handle.write(to_json(line) + "\n")
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}") from error
+        self._lines.append(to_json(line))
+        self.run.write_log_text(self._lines)
         if self._board is not None:
             for name, value in line.items():
                 self._board.add_scalar(name, value, line["step"])

@@ -3,7 +3,7 @@
 import math
 import os
 from collections.abc import Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -13,19 +13,20 @@ from torch import nn
 
 from cato.data.dataset import Splits
 from cato.errors import Diverged, InputError, Interrupted
-from cato.files import locked
 from cato.inference.evaluate import calibrate
 from cato.models.contract import Operator
 from cato.models.registry import model_class, num_parameters
-from cato.progress import note
-from cato.runs.checkpoint import (
-    Checkpoint,
-    load_checkpoint,
-    remove_leftovers,
-    rewind,
-    save_checkpoint,
+from cato.progress import is_first_process, note
+from cato.runs.checkpoint import Checkpoint, load_checkpoint, remove_incomplete, rewind
+from cato.runs.folder import (
+    Run,
+    claimed,
+    copy_run,
+    create_run,
+    open_run,
+    require_new,
+    run_of,
 )
-from cato.runs.folder import Run, copy_run, create_run, open_run, require_new
 from cato.runs.load import (
     data_key,
     data_spec,
@@ -44,6 +45,13 @@ from cato.user_data.read import changed_since
 def train(config: RunConfig, folder: Path) -> Run:
     """Train a new model, or fine-tune a trained one, into a new run folder."""
     require_new(folder)  # before a process creates it, and before hours of generating
+    with _claimed(folder):
+        if is_first_process():
+            require_new(folder)  # another process may have finished one meanwhile
+        return _train(config, folder)
+
+
+def _train(config: RunConfig, folder: Path) -> Run:
     fabric = make_fabric(config.train)
     splits = None if is_generated(config) else _load(fabric, config)
     problem = data_spec(config).problem if splits is None else splits.problem
@@ -60,19 +68,16 @@ def train(config: RunConfig, folder: Path) -> Run:
     splits = splits or _load(fabric, config)
     problem = config.data.condition(splits.train, model_class(config.model_name))
     model = new_model(config, problem)
-    start = None
+    weights = None
     if config.train.start_from is not None:
         start = open_start(config.train.start_from, config.train.start_fingerprint)
         take_over(start, model, problem)
         problem = in_frame_of(start, problem)
+        weights = model.state_dict()
     run = None
     if fabric.is_global_zero:
-        if start is not None:  # before run.json: the run never needs its start again
-            initial = Checkpoint(model.state_dict(), {})
-            save_checkpoint(folder / "checkpoints", "start", 0, initial)
-        run = create_run(folder, config, problem, data_key(config, splits))
-    fabric.barrier()
-    return _fit(run or open_run(folder), splits, fabric, model)
+        run = create_run(folder, config, problem, data_key(config, splits), weights)
+    return _fit(_of_first_process(fabric, folder, run), splits, fabric, model)
 
 
 def resume(folder: Path, longer: Mapping[str, Any] | None = None, out: Path | None = None) -> Run:
@@ -94,7 +99,16 @@ def resume(folder: Path, longer: Mapping[str, Any] | None = None, out: Path | No
             f"{folder} comes with cato and cannot be trained further; train your own with "
             f"`{run.command}`"
         )
+    if out is not None:
+        require_new(out)
+    with _claimed(out or folder):
+        return _resume(folder, longer, out)
+
+
+def _resume(folder: Path, longer: Mapping[str, Any] | None, out: Path | None) -> Run:
+    run = open_run(folder)  # as it is now that no other process trains in it
     fabric = make_fabric(run.config.train)
+    run = _of_first_process(fabric, folder, run)
     with fabric.rank_zero_first():
         splits = load_run_splits(run)
     if splits.conditioned(run.problem.conditioning).problem != run.problem:
@@ -103,22 +117,37 @@ def resume(folder: Path, longer: Mapping[str, Any] | None = None, out: Path | No
             f"{folder} was trained on other data than {data.file or data.original or data.root} "
             f"now holds; train into a new folder"
         )
-    if longer:
-        if fabric.is_global_zero:
-            extend(run, longer, len(splits.train), out)
-        fabric.barrier()
-        run = open_run(out or folder)
+    if fabric.is_global_zero:
+        if longer and out is not None:
+            with claimed(folder):
+                run = extend(open_run(folder), longer, len(splits.train), out)
+        elif longer:
+            run = extend(run, longer, len(splits.train))
+        _rewind_to_branch(run)
+    run = _of_first_process(fabric, out or folder, run)
     return _fit(run, splits, fabric, _initial_model(run))
 
 
-def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | None) -> None:
-    """Give a run, or its copy in `out`, a new length: it continues from the end of its trunk."""
+def _claimed(folder: Path) -> AbstractContextManager[None]:
+    """`claimed` by the first of the processes that train together, for all of them."""
+    return claimed(folder) if is_first_process() else nullcontext()
+
+
+def _of_first_process(fabric: Fabric, folder: Path, run: Run | None) -> Run:
+    """The run of the first process, in all of them; nothing is read again."""
+    record: Any = fabric.broadcast(None if run is None else run.record)
+    return run if run is not None and fabric.is_global_zero else run_of(record, folder)
+
+
+def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | None = None) -> Run:
+    """Give a run, or its copy in `out`, a new length; `_rewind_to_branch` does the rest."""
     folder, config = run.folder, run.config.train
     if config.schedule != "wsd":
         raise InputError(
             f"{folder} was trained with schedule {config.schedule}, which cannot be extended; "
             f"train with --train.schedule wsd"
         )
+    _rewind_to_branch(run)
     last = load_checkpoint(run.checkpoints, "last")
     if last is not None and last.state.get("diverged"):
         raise InputError(f"{folder} diverged and cannot be extended: {last.state['diverged']}")
@@ -127,12 +156,14 @@ def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | No
         raise InputError(
             f"{folder} has no checkpoint to extend; use `cato train --resume {folder}`"
         )
+    step = trunk.state["step"]
+    if step > decay_start(trunk.state["num_steps"]):
+        raise InputError(f"{folder} has lost its trunk and cannot be extended; train again")
     values = run.config.to_dict()
     values["train"] |= {"minutes": None, "steps": None, **longer}
     if values["train"]["minutes"] is None:
         values["train"]["min_steps"] = None
     settings = run_config(values, "the new length")
-    step = trunk.state["step"]
     if settings.train.minutes is not None:
         num_steps = steps_within(settings.train, trunk.state["seconds"] / step)
     else:
@@ -143,13 +174,26 @@ def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | No
             f"{folder} has trained {step} steps of its trunk, and the new length would start its "
             f"decay after {decay_start(num_steps)}; give a longer one"
         )
-    busy = f"another process ({{pid}}) is training in {folder}; wait or choose another folder"
-    with locked(folder / ".lock", busy):
-        if out is not None:
-            run = copy_run(run, out)
-        longer_state = trunk.state | {"num_steps": num_steps}
-        rewind(run.checkpoints, Checkpoint(trunk.tensors, longer_state))
-        run.change_settings(settings, trunk.state)
+    branch = {"step": step, "seconds": trunk.state["seconds"], "num_steps": num_steps}
+    if out is None:
+        return run.change_settings(settings, branch)
+    return copy_run(run, out, settings, branch)
+
+
+def _rewind_to_branch(run: Run) -> None:
+    """Make the state from which a run was extended its last, unless that is done.
+
+    The new length is recorded before the checkpoints change, so that a kill at any moment leaves a
+    run that continues here.
+    """
+    num_steps = run.record.get("branch", {}).get("num_steps")
+    last = None if num_steps is None else load_checkpoint(run.checkpoints, "last")
+    if last is None or last.state["num_steps"] == num_steps:
+        return
+    trunk = load_checkpoint(run.checkpoints, "trunk") or last
+    if trunk.state["step"] != run.record["branch"]["step"]:
+        raise InputError(f"{run.folder} has lost the checkpoint that it was extended from")
+    rewind(run.checkpoints, Checkpoint(trunk.tensors, trunk.state | {"num_steps": num_steps}))
 
 
 def _load(fabric: Fabric, config: RunConfig) -> Splits:
@@ -160,41 +204,45 @@ def _load(fabric: Fabric, config: RunConfig) -> Splits:
 def _initial_model(run: Run) -> Operator:
     """The model of a run before its first step."""
     model = new_model(run.config, run.problem)
-    is_under_way = any(run.checkpoints.glob("last-*.json"))
+    is_under_way = any(run.checkpoints.folder.glob("last-*.json"))
     if run.config.train.start_from is not None and not is_under_way:
         start = load_checkpoint(run.checkpoints, "start")
         if start is None:
-            raise InputError(
-                f"{run.folder} has lost its checkpoints; remove it and train again with "
-                f"`{run.command}`"
-            )
+            raise _lost_checkpoints(run)
         model.load_state_dict(start.tensors)
     return model
 
 
 def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
-    busy = f"another process ({{pid}}) is training in {run.folder}; wait or choose another --out"
     is_first = fabric.is_global_zero
-    with locked(run.folder / ".lock", busy) if is_first else nullcontext():
-        if is_first:
-            remove_leftovers(run.checkpoints)
-        training = Training(run, splits.conditioned(run.problem.conditioning), fabric, model)
-        if not training.restore():
-            training.plan()
-        elif not training.is_finished:
-            note(f"resuming at step {training.state.step} of {training.state.num_steps}")
-        if training.state.diverged:
-            raise Diverged(training.state.diverged)
-        if training.is_finished:
-            note(f"{run.folder} is already trained to the end")
-        elif not training.fit():
-            resume = f"`cato train --resume {run.folder}`"
-            raise Interrupted(f"stopped and saved; continue with {resume}")
-        if run.config.data.file is not None and is_first:
-            _note_changes(run.config.data)
-            # Its data may be gone when the run predicts, so the band is calibrated now.
-            calibrate(run, load_surrogate(run), splits)
-        return run
+    if is_first:
+        remove_incomplete(run.checkpoints)
+    training = Training(run, splits.conditioned(run.problem.conditioning), fabric, model)
+    if not training.restore():
+        # The first epoch writes its line of the log before its checkpoint.
+        if len(run.read_log()) > 1:
+            raise _lost_checkpoints(run)
+        training.plan()
+    elif not training.is_finished:
+        note(f"resuming at step {training.state.step} of {training.state.num_steps}")
+    if training.state.diverged:
+        raise Diverged(training.state.diverged)
+    if training.is_finished:
+        note(f"{run.folder} is already trained to the end")
+    elif not training.fit():
+        resume = f"`cato train --resume {run.folder}`"
+        raise Interrupted(f"stopped and saved; continue with {resume}")
+    if run.config.data.file is not None and is_first:
+        _note_changes(run.config.data)
+        # Its data may be gone when the run predicts, so the band is calibrated now.
+        calibrate(run, load_surrogate(run), splits)
+    return run
+
+
+def _lost_checkpoints(run: Run) -> InputError:
+    return InputError(
+        f"{run.folder} has lost its checkpoints; remove it and train again with `{run.command}`"
+    )
 
 
 def _note_changes(data: DataConfig) -> None:

@@ -1,7 +1,5 @@
 """Writing predictions in the format that the samples came in."""
 
-import shutil
-import uuid
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cato.errors import InputError
+from cato.files import atomic_folder
 from cato.user_data import netcdf, vtk
 from cato.user_data.arrays import ARRAYS, save_arrays
 from cato.user_data.axes import CHANNEL, SAMPLE, TIME, mesh_dims
@@ -66,18 +65,13 @@ def _write_folder(
     source: Path, target: Path, naming: Naming, samples: UserSamples, fields: Fields
 ) -> None:
     """Write one file per sample, under a temporary name until all are there."""
-    temporary = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.tmp")
-    try:
-        for i, file in enumerate(files_of(source)):
-            dataset = _dataset(naming, samples, fields, slice(i, i + 1)).isel(sample=0)
-            _write_file(file, temporary / file.relative_to(source), naming, dataset)
-        temporary.replace(target)
-    except InputError as error:  # name the final file, not the temporary one
-        raise InputError(str(error).replace(str(temporary), str(target))) from None
-    except OSError as error:
-        raise InputError(f"cannot write {target}: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
+    with atomic_folder(target) as temporary:
+        try:
+            for i, file in enumerate(files_of(source)):
+                dataset = _dataset(naming, samples, fields, slice(i, i + 1)).isel(sample=0)
+                _write_file(file, temporary / file.relative_to(source), naming, dataset)
+        except InputError as error:  # name the final file, not the temporary one
+            raise InputError(str(error).replace(str(temporary), str(target))) from None
 
 
 def _write_file(source: Path, target: Path, naming: Naming, dataset: "xarray.Dataset") -> None:

@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 import pytest
 
+from cato import files
 from cato.benchmarks import BENCHMARKS
 from cato.cli import main
 from cato.cli.commands import COMMANDS as ALL_COMMANDS
@@ -279,20 +280,29 @@ def test_run_of_another_version(run, capsys):
         (lambda r: "{", "cannot be read"),
         (lambda r: "[]", "not the record"),
         (lambda r: json.dumps({"format": 1}), "incomplete"),
-        (lambda r: json.dumps(r | {"config": r["config"] | {"model_name": "x"}}), "unknown model"),
-        (lambda r: json.dumps(r | {"config": r["config"] | {"train": {"lr": 1}}}), "train.lr;"),
+        (lambda r: json.dumps(r | {"checksum": ""}), "lost its checksum"),
+        (lambda r: json.dumps(r, indent=2).replace("darcy", "pipe"), "was edited"),
+        (lambda r: sealed(r, model_name="x"), "unknown model"),
+        (lambda r: sealed(r, train={"lr": 1}), "train.lr;"),
     ],
-)  # fmt: skip
+)
 def test_damaged_record(run, change, words, capsys):
     record = json.loads((run / "run.json").read_text())
     (run / "run.json").write_text(change(record))
     assert words in error_of(capsys, "evaluate", run)
 
 
+def sealed(record, **settings):
+    """run.json with other settings and the checksum of them, as no version of cato writes it."""
+    changed = {k: v for k, v in record.items() if k != "checksum"}
+    changed["config"] = changed["config"] | settings
+    return files.sealed(json.dumps(changed).encode(), "run.json", record["id"]).decode()
+
+
 def test_weights_that_do_not_fit(run, capsys):
     record = json.loads((run / "run.json").read_text())
-    record["config"]["model"]["width"] = 16
-    (run / "run.json").write_text(json.dumps(record))
+    model = record["config"]["model"] | {"width": 16}
+    (run / "run.json").write_text(sealed(record, model=model))
     assert "do not fit" in error_of(capsys, "evaluate", run)
 
 
@@ -380,7 +390,7 @@ def test_read_only_folder(data_root, tmp_path, capsys):
         locked = Path("/proc/cato")
     arguments = ["train", "darcy", "--scale", "smoke", *TINY, *paths(data_root, locked / "run")]
     message = error_of(capsys, *arguments)
-    assert f"cannot write {locked}" in message
+    assert f"cannot write into {locked}" in message
     assert "choose another folder" in message
     message = error_of(capsys, "generate", "darcy", "--scale", "smoke", "--out", locked / "data")
     assert f"cannot write into {locked}" in message

@@ -2,11 +2,13 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from cato.cli import main
+from cato.runs.folder import open_run
 
 NUM_SAMPLES = 1200
 TINY = ["--model", "transolver", "--model.width", "8", "--model.depth", "1", "--model.slices", "4"]
@@ -56,8 +58,9 @@ def test_replaced_files_are_refused(run, files, tmp_path, capsys):
     copy, others = tmp_path / "run", tmp_path / "others"
     shutil.copytree(run, copy)
     shutil.copytree(files, others)
-    record = (copy / "run.json").read_text()
-    (copy / "run.json").write_text(record.replace(str(files), str(others)))
+    opened = open_run(copy)
+    data = replace(opened.config.data, original=str(others))
+    opened.change_settings(replace(opened.config, data=data), {})
     main(["evaluate", str(copy)])
     sigma = np.load(others / "Random_UnitCell_sigma_10.npy")
     sigma[500, 600] += 1

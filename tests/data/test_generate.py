@@ -174,7 +174,7 @@ def test_two_at_once(pristine: Path, tmp_path: Path) -> None:
 def test_leftovers_of_a_dead_process_do_no_harm(tmp_path: Path) -> None:
     spec = DataSpec("darcy", "smoke", splits=("test",))
     (tmp_path / f".{spec.file_name}.lock").write_text("1\n")
-    (tmp_path / f".{spec.file_name}.12345678.tmp").write_text("half assembled")
+    (tmp_path / f".{spec.file_name}.cato-12345678.tmp").write_text("half assembled")
     path = generate_file(spec, tmp_path, workers=1)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
 

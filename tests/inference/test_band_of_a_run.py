@@ -13,6 +13,7 @@ from safetensors import safe_open
 from scipy.stats import betabinom
 
 from cato.data.generate import generate
+from cato.errors import InputError
 from cato.inference.conformal import load_band
 from cato.inference.evaluate import evaluate_run, solve_all
 from cato.runs.checkpoint import load_checkpoint
@@ -64,7 +65,7 @@ def test_coverage_on_test_is_what_is_promised(evaluated):
 
 def test_a_band_half_as_wide_would_be_found(evaluated):
     run, _, errors = evaluated
-    band = load_band(run.folder, stored_step(run))
+    band = load_band(run, stored_step(run))
     low, _ = tolerated()
     narrow = replace(band, quantile=band.quantile / 2)
     assert narrow.covers(errors).sum() < low
@@ -72,7 +73,7 @@ def test_a_band_half_as_wide_would_be_found(evaluated):
 
 def test_the_figures_follow_from_the_file(evaluated):
     run, figures, errors = evaluated
-    band = load_band(run.folder, stored_step(run))
+    band = load_band(run, stored_step(run))
     assert band.quantile.shape == (1,)
     assert band.scale.shape == band.half_width.shape == (15 * 15, 1)
     assert (band.half_width > 0).all()
@@ -94,13 +95,13 @@ def stored_step(run):
 
 
 def test_a_band_is_not_used_with_other_weights(evaluated, tmp_path):
-    """If the newest best checkpoint is damaged, the one before it is loaded: it has no band."""
+    """Nor other weights than the best, if those are damaged."""
     run, _, _ = evaluated
     copy = replace(run, folder=shutil.copytree(run.folder, tmp_path / "run"))
-    steps = sorted(copy.checkpoints.glob("best-*.safetensors"))
+    steps = sorted(copy.checkpoints.folder.glob("best-*.safetensors"))
     assert len(steps) == 2
-    assert load_band(copy.folder, load_surrogate(copy).step) is not None
+    assert load_band(copy, load_surrogate(copy).step) is not None
+    assert load_band(copy, int(steps[0].stem.split("-")[1])) is None
     steps[-1].write_bytes(b"damaged")
-    older = load_surrogate(copy)
-    assert older.step < stored_step(run)
-    assert load_band(copy.folder, older.step) is None
+    with pytest.raises(InputError, match=r"best weights in .* are damaged"):
+        load_surrogate(copy)

@@ -1,12 +1,14 @@
 """The conformal band: its definition by plain loops, and its coverage on exchangeable samples."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import save
 
 from cato.errors import InputError
 from cato.inference.conformal import (
@@ -21,6 +23,8 @@ from cato.inference.conformal import (
     save_band,
     scores,
 )
+from cato.problem import Problem
+from cato.runs.folder import Run
 
 
 def test_scores_are_the_smallest_bound_that_holds_for_the_share_of_nodes():
@@ -110,13 +114,31 @@ def test_covers_agrees_with_counting_nodes():
 
 
 def test_a_band_is_kept_with_the_checkpoint_it_belongs_to(tmp_path):
-    assert load_band(tmp_path, 7) is None
-    band = Band(torch.rand(2), torch.rand(3, 4, 2), 12, step=7)
-    save_band(tmp_path, band)
-    again = load_band(tmp_path, 7)
+    problem = Problem("p", "cloud", (5,), ("a",), ("u", "v"), time="conditioned", num_steps=3)
+    run = Run(tmp_path, None, problem, {"id": "one"})
+    assert load_band(run, 7) is None
+    band = Band(torch.rand(2), torch.rand(3, 1, 2), 12, step=7)
+    save_band(run, band)
+    again = load_band(run, 7)
     assert torch.equal(again.half_width, band.half_width)
     assert (again.num_samples, again.step) == (12, 7)
-    assert load_band(tmp_path, 8) is None  # other weights have other errors
+    assert load_band(run, 8) is None  # other weights have other errors
+    for other in (replace(run, record={"id": "two"}), replace(run, record={})):
+        with pytest.raises(InputError, match="another run"):
+            load_band(other, 7)
     (tmp_path / "band.safetensors").write_bytes(b"damaged")
     with pytest.raises(InputError, match="damaged"):
-        load_band(tmp_path, 7)
+        load_band(run, 7)
+
+
+def test_a_band_without_a_checksum_is_that_of_version_0_1(tmp_path):
+    problem = Problem("p", "cloud", (5,), ("a",), ("u",))
+    old = Run(tmp_path, None, problem, {})
+    tensors = {"quantile": torch.rand(1), "scale": torch.rand(1, 1)}
+    content = save(tensors, {"num_samples": "12", "step": "7"})
+    (tmp_path / "band.safetensors").write_bytes(content)
+    assert torch.equal(load_band(old, 7).scale, tensors["scale"])
+    with pytest.raises(InputError, match="checksum"):
+        load_band(replace(old, record={"id": "one"}), 7)
+    with pytest.raises(InputError, match="expected"):
+        load_band(replace(old, problem=replace(problem, outputs=("u", "v"))), 7)

@@ -140,6 +140,7 @@ def test_a_killed_extension_resumes(config_with, tmp_path, monkeypatch):
         job_of(tmp_path / "stopped", longer, short)
     monkeypatch.undo()
     (tmp_path / "copied").mkdir()  # killed while it was copied: no run.json yet
+    (tmp_path / "copied/.new").touch()
     (tmp_path / "copied/log.jsonl").write_text("")
     for name in ("stopped", "copied"):
         extended = job_of(tmp_path / name, longer, short)

@@ -1,11 +1,10 @@
 """A run knows its data again: others are refused, and runs without a record of theirs take any."""
 
-import json
-
 import pytest
 
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
+from cato.files import write_sealed
 from cato.inference.evaluate import evaluate_run
 from cato.runs.folder import open_run
 from cato.training.train import resume, train
@@ -34,9 +33,9 @@ def test_data_of_another_revision_are_refused(run, tmp_path, monkeypatch):
 
 
 def test_a_run_that_recorded_no_data_goes_on(run, capsys):
-    record = json.loads((run.folder / "run.json").read_text())
+    record = dict(run.record)
     assert record.pop("data")
-    (run.folder / "run.json").write_text(json.dumps(record))
+    write_sealed(run.folder / "run.json", record, run.id)
     for use in use_again(run.folder):
         use()
     assert "already trained" in capsys.readouterr().err

@@ -151,7 +151,7 @@ def test_the_weights_give_the_error_on_the_card(name):
 def test_the_band_belongs_to_the_weights_and_covers_about_what_it_promises(name):
     (vouch,) = (PRETRAINED / name / "checkpoints").glob("*.json")
     step = json.loads(vouch.read_text())["state"]["step"]
-    assert load_band(PRETRAINED / name, step) is not None
+    assert load_band(open_run(PRETRAINED / name), step) is not None
     band = figures_of(name)["band"]
     # Of 200 test and about 100 validation samples; far less would be no band.
     assert all(
@@ -368,8 +368,8 @@ def test_predicting_for_a_file_gives_bands(name, tmp_path, monkeypatch):
     else:
         np.savez("in.npz", coords=np.stack([mesh, mesh]))
     predict_file(run, Path("in.npz"), Path("out.npz"))
-    (vouch,) = run.checkpoints.glob("*.json")
-    band = load_band(run.source, json.loads(vouch.read_text())["state"]["step"])
+    (vouch,) = run.checkpoints.folder.glob("*.json")
+    band = load_band(run, json.loads(vouch.read_text())["state"]["step"])
     with np.load("out.npz") as out:
         assert out["outputs"].shape == (2, *problem.shape, problem.num_outputs)
         expected = band.half_width.numpy().reshape(*problem.shape, -1)

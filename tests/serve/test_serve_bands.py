@@ -105,9 +105,9 @@ def test_the_band_of_a_run_is_served_as_long_as_it_is_of_its_weights(tmp_path):
     assert load_model(str(run.folder)).band is None
     step = load_checkpoint(run.checkpoints, "best").state["step"]
     scale = torch.rand(run.problem.num_nodes, 1)
-    save_band(run.folder, Band(torch.ones(1), scale, 9, step + 1))
+    save_band(run, Band(torch.ones(1), scale, 9, step + 1))
     assert load_model(str(run.folder)).band is None
-    save_band(run.folder, Band(torch.ones(1), scale, 9, step))
+    save_band(run, Band(torch.ones(1), scale, 9, step))
     model = load_model(str(run.folder))
     width = model.band.on_mesh(model.problem, run.problem.shape)
     np.testing.assert_array_equal(width.reshape(-1, 1), scale.numpy())
@@ -121,7 +121,7 @@ def test_without_a_run_all_pretrained_models_are_served_and_explored(tmp_path, m
     for name, model in models.items():
         run = open_run(PRETRAINED / name)
         step = load_checkpoint(run.checkpoints, "best").state["step"]
-        expected = load_band(run.source, step).half_width
+        expected = load_band(run, step).half_width
         widths = model.band.on_mesh(model.problem, model.problem.shape)
         assert widths.size >= expected.numel()
         figures = json.loads((run.source / "evaluation.json").read_text())

@@ -60,7 +60,10 @@ def test_a_branch_leaves_its_run_as_it_was(trained, tmp_path):
     branch = resume(run.folder, {"steps": 20}, tmp_path / "branch")
     assert files == {path: path.read_bytes() for path in run.folder.rglob("*") if path.is_file()}
     assert branch.folder == tmp_path / "branch"
-    (branch.folder / "run.json").unlink()  # as if killed while it was copied
+    (branch.folder / "run.json").unlink()
+    with pytest.raises(InputError, match=r"log\.jsonl of a run without run\.json"):
+        resume(run.folder, {"steps": 20}, branch.folder)
+    (branch.folder / ".new").touch()  # as if killed while it was copied
     branch = resume(run.folder, {"steps": 20}, branch.folder)
     assert branch.log()[-1]["step"] == 20
     assert resume(run.folder, {"steps": 20}).log()[-1]["loss"] == branch.log()[-1]["loss"]
@@ -88,7 +91,11 @@ def test_an_extended_run_says_from_where(trained):
     trunk = load_checkpoint(short.checkpoints, "trunk").state
     branch = resume(short.folder, {"steps": 20}, short.folder.with_name("branch"))
     assert "branch" not in open_run(short.folder).record
-    assert open_run(branch.folder).record["branch"] == {"step": 8, "seconds": trunk["seconds"]}
+    assert open_run(branch.folder).record["branch"] == {
+        "step": 8,
+        "seconds": trunk["seconds"],
+        "num_steps": 20,
+    }
 
 
 def test_an_extension_that_is_killed_resumes(trained, monkeypatch):

@@ -1,0 +1,16 @@
+"""Two commands that start in one folder at the same moment never mix."""
+
+import pytest
+
+from tools.hostile.starts import PAIRS, campaign
+
+
+def test_pairs_of_all_kinds():
+    counts = campaign(60, seed=1, most=len(PAIRS))
+    assert counts == {"tried": 5, "correct": 5, "wrong": 0, "tracebacks": 0}
+
+
+@pytest.mark.slow
+def test_50_pairs_of_each_kind():
+    counts = campaign(1800, seed=2, most=50 * len(PAIRS))
+    assert counts == {"tried": 250, "correct": 250, "wrong": 0, "tracebacks": 0}
