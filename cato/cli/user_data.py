@@ -43,6 +43,9 @@ class Inspect:
         if self.file.suffix in EXPORTED:
             show_exported(self.file, self.json)
             return
+        from cato import sandbox
+
+        sandbox.prepare("cato.user_data.readers", "xarray")  # starts while PyTorch is imported
         from cato.user_data.inspect import inspect_samples
         from cato.user_data.naming import Naming, ReadRequest
         from cato.user_data.read import read_samples, split_indices
