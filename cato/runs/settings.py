@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Lt
 
 from cato.benchmarks import get_benchmark
 from cato.config import Axes, Count, Fraction, NonNegative, Positive, from_dict, to_dict
@@ -146,7 +146,8 @@ class TrainConfig:
     """Pretrained model or run folder whose weights to start from; its model settings and lower
     learning rates become the defaults."""
     start_fingerprint: str = ""  # Fingerprint of these weights; others are refused.
-    seed: Seed = 0  # Seed of the initial weights and the order of the samples.
+    seed: Annotated[Seed, Lt(2**32)] = 0
+    """Seed of the initial weights and the order of the samples."""
     checkpoint_minutes: Positive = 5.0
     """Maximum time between checkpoints; there is also one after every epoch."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # Kind of device.

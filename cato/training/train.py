@@ -15,6 +15,7 @@ from cato.data.dataset import Splits
 from cato.errors import Diverged, InputError, Interrupted
 from cato.files import locked
 from cato.inference.evaluate import calibrate
+from cato.memory import require_memory
 from cato.models.contract import Operator
 from cato.models.registry import model_class, num_parameters
 from cato.progress import note
@@ -49,7 +50,10 @@ def train(config: RunConfig, folder: Path) -> Run:
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
     # Refuses bad settings before data are generated.
-    num_parameters(config.model_name, config.model, problem)
+    size = num_parameters(config.model_name, config.model, problem)
+    copies = 4 if fabric.device.type == "cpu" else 1  # weights, gradient and the optimiser's means
+    remedy = "choose smaller settings of the model, such as --model.width"
+    require_memory(4 * copies * size, f"training {size:,} parameters", remedy)
     splits = splits or _load(fabric, config)
     problem = config.data.condition(splits.train, model_class(config.model_name))
     model = new_model(config, problem)

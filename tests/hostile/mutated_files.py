@@ -1,6 +1,6 @@
 """Files of every format, damaged at random, given to `cato inspect` and the published readers.
 
-    python -m tests.hostile.mutated_files 60 0        for 60 seconds, with seed 0
+python -m tests.hostile.mutated_files 60 0        for 60 seconds, with seed 0
 """
 
 import sys
