@@ -48,20 +48,21 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_guarded(dispatch: Callable[[list[str]], None], arguments: list[str] | None) -> None:
     """Run a program on its arguments; errors that a user can fix are one line and exit code 2."""
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # not where tests capture it
-            stream.reconfigure(errors="cato")
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        if hasattr(getattr(sys, name), "reconfigure"):  # not where tests capture it
+            getattr(sys, name).reconfigure(errors="cato")
     try:
         dispatch(sys.argv[1:] if arguments is None else arguments)
-        if sys.stdout is not None:  # it is if the caller closed it
-            sys.stdout.flush()
+        sys.stdout.flush()
     except InputError as error:
         fail(str(error))
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
         _drop_output()
     except OSError as error:
         _drop_output()  # which may be what failed: a full disk
-        fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+        fail(f"{error.filename or 'cannot read or write'}: {error.strerror or error}")
     except (MemoryError, RuntimeError, ImportError) as error:
         if isinstance(error, WorkerDied):
             fail(f"{error}, probably out of memory")
@@ -146,5 +147,7 @@ def _print_overview() -> None:
 
 def fail(message: str) -> NoReturn:
     """One line on standard error, exit code 2."""
-    print(f"cato: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    # A file's name may hold control characters, which a terminal would obey.
+    print("cato:", "".join(c if c.isprintable() else "?" for c in line), file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)

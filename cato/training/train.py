@@ -7,6 +7,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch import nn
@@ -211,6 +212,7 @@ def make_fabric(config: TrainConfig) -> Fabric:
         )
     elif config.strategy == "ddp" or processes * num_nodes > 1:
         strategy = DDPStrategy()
+    require_devices(config.accelerator, processes)
     fabric = Fabric(
         accelerator=config.accelerator,
         devices=processes,
@@ -220,6 +222,23 @@ def make_fabric(config: TrainConfig) -> Fabric:
     )
     fabric.launch()
     return fabric
+
+
+def require_devices(accelerator: str, count: int) -> None:
+    """Raise if this machine has no such devices, or not that many."""
+    counts = {
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+        "cpu": os.cpu_count() or 1,
+    }
+    if accelerator == "auto":
+        accelerator = next(name for name, found in counts.items() if found)
+    if count > counts[accelerator]:
+        others = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+        raise InputError(
+            f"this machine has {counts[accelerator]} {accelerator} devices, not {count}; choose "
+            f"--train.accelerator and --train.devices from {others}"
+        )
 
 
 def _shard(surrogate: Any, mesh: Any) -> nn.Module:

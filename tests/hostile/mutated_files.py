@@ -14,6 +14,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 import scipy.io
+
 from cato.benchmarks.contract import Layout
 from cato.cli import main
 from cato.data.published_array import read_array
