@@ -9,14 +9,16 @@ from dataclasses import asdict, fields, is_dataclass
 from functools import lru_cache
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-from annotated_types import Ge, Gt, Lt
+from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BeforeValidator, ConfigDict, TypeAdapter, ValidationError, with_config
 
 from cato.errors import InputError
 
 Config = TypeVar("Config")
 
-Count = Annotated[int, Gt(0)]
+Count = Annotated[int, Gt(0), Le(10**9)]
+Depth = Annotated[int, Gt(0), Le(1000)]
+"""Number of parts that are built one by one, such as layers."""
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Ge(0), Lt(1)]

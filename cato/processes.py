@@ -25,7 +25,7 @@ import time
 import traceback
 import warnings
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import as_completed
+from concurrent.futures import Future, as_completed
 from contextlib import contextmanager, suppress
 from multiprocessing import resource_tracker
 from typing import Any, Self, TypeVar
@@ -75,9 +75,11 @@ class Worker:
     """A process for one call at a time, started with the first call and kept for the next ones.
 
     `run` waits for the result; `kill` and `terminate` may be called from other threads meanwhile.
+    After `idle_seconds` without a call the process ends; the next call starts another.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, idle_seconds: float | None = None) -> None:
+        self._idle_seconds = idle_seconds
         self._lock = threading.Lock()
         self._executor: ProcessPoolExecutor | None = None
 
@@ -99,17 +101,21 @@ class Worker:
             RuntimeError: Any other exception of the function, with its traceback.
         """
         try:
-            with self._lock, _sigint_blocked():
-                executor = self._executor = self._executor or _executor(1)
-                started = executor.submit(os.getpid)
-            started.result()  # before the timeout begins
-            return executor.submit(_call, function, arguments).result(timeout)
+            self.submit(os.getpid).result()  # before the timeout begins
+            return self.submit(function, *arguments).result(timeout)
         except (BrokenProcessPool, ShutdownExecutorError) as error:
             self.kill()
             raise WorkerDied(_died(function)) from error
         except (TimeoutError, KeyboardInterrupt):
             self.kill()
             raise
+
+    def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
+        """Call the function in the process, which is started if there is none; do not wait."""
+        with self._lock, _sigint_blocked():
+            if self._executor is None:
+                self._executor = _executor(1, self._idle_seconds)
+            return self._executor.submit(_call, function, arguments)
 
     def kill(self) -> None:
         """End the process now; a call under way raises `WorkerDied`, the next starts another."""
@@ -125,11 +131,12 @@ class Worker:
                 os.kill(pid, signal.SIGTERM)
 
 
-def _executor(num_workers: int) -> ProcessPoolExecutor:
+def _executor(num_workers: int, idle_seconds: float | None = None) -> ProcessPoolExecutor:
     # The worker imports the same modules as this process, whatever its working folder contains.
     path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
     return ProcessPoolExecutor(
         num_workers,
+        timeout=idle_seconds,
         initializer=_initialise,
         initargs=(os.getpid(),),
         env=ONE_THREAD | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},

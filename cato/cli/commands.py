@@ -263,6 +263,9 @@ class Predict(RunCommand):
     """New file or folder; IN-predicted by default."""
 
     def run(self) -> None:
+        from cato import sandbox
+
+        sandbox.prepare("cato.user_data.readers", "xarray")  # starts while PyTorch is imported
         from cato.inference.predict import predict_file
         from cato.runs.folder import open_run
 

@@ -1,5 +1,6 @@
 """The entry point: runs the command that the arguments name."""
 
+import codecs
 import os
 import shlex
 import sys
@@ -14,9 +15,30 @@ from rich.table import Table
 from cato.cli.commands import COMMANDS, SECTIONS, Train
 from cato.cli.parsing import parse, print_settings, split_overrides
 from cato.errors import InputError, Interrupted
+from cato.processes import WorkerDied
 from cato.progress import note
 
 EXIT_BAD_INPUT, EXIT_INTERRUPTED = 2, 130
+PLAIN = {
+    "×": "x",
+    "·": "*",
+    "–": "-",
+    "—": "-",
+    "→": "->",
+    "≥": ">=",
+    "≤": "<=",
+    "±": "+-",
+    "…": "...",
+}
+"""What a terminal without these characters shows; a question mark for all others."""
+OUT_OF_MEMORY = (
+    "allocate memory",
+    "out of memory",
+    "not enough memory",
+    "cannot map",
+    "map segment",
+)
+"""Words in the messages of PyTorch and of the system if memory is exhausted."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -26,20 +48,52 @@ def main(arguments: list[str] | None = None) -> None:
 
 def run_guarded(dispatch: Callable[[list[str]], None], arguments: list[str] | None) -> None:
     """Run a program on its arguments; errors that a user can fix are one line and exit code 2."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # the caller closed it
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115
+        if hasattr(getattr(sys, name), "reconfigure"):  # not where tests capture it
+            getattr(sys, name).reconfigure(errors="cato")
     try:
         dispatch(sys.argv[1:] if arguments is None else arguments)
+        sys.stdout.flush()
     except InputError as error:
         fail(str(error))
     except BrokenPipeError:  # the reader, such as `head`, closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
     except OSError as error:
-        fail(f"{error.filename or 'a file'}: {error.strerror or error}")
+        _drop_output()  # which may be what failed: a full disk
+        fail(f"{error.filename or 'cannot read or write'}: {error.strerror or error}")
+    except (MemoryError, RuntimeError, ImportError) as error:
+        if isinstance(error, WorkerDied):
+            fail(f"{error}, probably out of memory")
+        if not isinstance(error, MemoryError) and not _is_out_of_memory(error):
+            raise
+        fail("out of memory; choose smaller data, a smaller model or batch, or free memory")
     except Interrupted as stopped:
         note(str(stopped))
         sys.exit(EXIT_INTERRUPTED)
     except KeyboardInterrupt:
         note("interrupted")
         sys.exit(EXIT_INTERRUPTED)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    return any(words in str(error).lower() for words in OUT_OF_MEMORY)
+
+
+def _drop_output() -> None:
+    """Lose what is left of the output, so that the interpreter does not complain at its end."""
+    with suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    text = error.object[error.start : error.end]
+    return "".join(PLAIN.get(character, "?") for character in text), error.end
+
+
+codecs.register_error("cato", _plain)
 
 
 def dispatch(arguments: list[str]) -> None:
@@ -93,5 +147,7 @@ def _print_overview() -> None:
 
 def fail(message: str) -> NoReturn:
     """One line on standard error, exit code 2."""
-    print(f"cato: {' '.join(message.split())}", file=sys.stderr)
+    line = " ".join(message.split())
+    # A file's name may hold control characters, which a terminal would obey.
+    print("cato:", "".join(c if c.isprintable() else "?" for c in line), file=sys.stderr)
     sys.exit(EXIT_BAD_INPUT)

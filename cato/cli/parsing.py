@@ -70,7 +70,9 @@ def parse(kind: type[Args], arguments: list[str], program: str) -> Args:
     except SystemExit as stop:
         if not stop.code:
             raise
-        message = " ".join(re.sub("[╭─╮│╰╯┃━]", " ", messages.getvalue()).split())  # not boxed
+        message = " ".join(
+            re.sub("[╭─╮│╰╯┃━]|-{3,}|[+|] ", " ", messages.getvalue()).split()
+        )  # not boxed
         for title in ("Parsing error ", "Unrecognized options "):
             message = message.removeprefix(title)
         raise InputError(message) from None

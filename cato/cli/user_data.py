@@ -11,6 +11,7 @@ from rich.markup import escape
 from tyro.conf import Positional
 
 from cato.cli.output import show, show_errors, show_rows
+from cato.errors import InputError
 
 if TYPE_CHECKING:
     from cato.user_data.inspect import Finding, Inspection
@@ -43,10 +44,15 @@ class Inspect:
         if self.file.suffix in EXPORTED:
             show_exported(self.file, self.json)
             return
+        from cato import sandbox
+
+        sandbox.prepare("cato.user_data.readers", "xarray")  # starts while PyTorch is imported
         from cato.user_data.inspect import inspect_samples
         from cato.user_data.naming import Naming, ReadRequest
         from cato.user_data.read import read_samples, split_indices
 
+        if self.seed < 0:
+            raise InputError(f"the seed must be 0 or more; got {self.seed}")
         naming = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
         samples = read_samples(self.file, ReadRequest(naming))
         inspection = inspect_samples(samples, split_indices(samples, self.seed))

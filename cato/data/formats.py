@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from math import prod
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 
@@ -13,6 +14,7 @@ from scipy.io import loadmat, whosmat
 
 from cato.errors import InputError
 from cato.files import atomic_write
+from cato.sandbox import require_room
 
 
 def npy_header(stream: IO[bytes] | io.BufferedIOBase) -> tuple[tuple[int, ...], bool, np.dtype]:
@@ -122,6 +124,9 @@ class Reversed:
     def __getitem__(self, index: tuple[slice | int, ...]) -> np.ndarray:
         """Read a part; one index per axis."""
         found = self._dataset if self._read_as is None else self._dataset.astype(self._read_as)
+        ranges = [range(n)[i] for n, i in zip(self.shape, index, strict=True)]
+        count = prod(len(r) for r in ranges if isinstance(r, range))
+        require_room(found.dtype.itemsize * count, f"variable {self._dataset.name!r}")
         return found[index[::-1]].T
 
 
@@ -144,7 +149,9 @@ def open_variable(
                 raise InputError(f"{name!r} is a struct or sparse")
             yield Reversed(file[name], read_as)
     else:
-        _require_listed(name, [variable for variable, *_ in whosmat(path)])
+        shapes = {variable: shape for variable, shape, _ in whosmat(path)}
+        _require_listed(name, list(shapes))
+        require_room(8 * prod(shapes[name]), f"{path}: {name!r}")  # at most: of double precision
         array = loadmat(path, variable_names=[name])[name]
         if not isinstance(array, np.ndarray):
             raise InputError(f"{name!r} is sparse")

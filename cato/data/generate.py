@@ -14,20 +14,25 @@ import shutil
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
+from math import prod
 from pathlib import Path
 
 import numpy as np
 from loky import cpu_count
 
 from cato.benchmarks.contract import SPLITS, Sample
+from cato.data.arrays import sample_shapes
 from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import read_header, write_store
 from cato.errors import InputError
 from cato.files import atomic_write, locked, write_json
 from cato.kernels.jit import when_compiling
+from cato.memory import readable_size, require_memory
 from cato.processes import WorkerDied, map_unordered
 from cato.progress import note, progress_bar
+
+WORKERS_PER_CORE = 16  # Maximum: each takes a tenth of a gigabyte and more.
 
 
 def generate(
@@ -64,6 +69,8 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
     """`generate` for a specification."""
     if workers is not None and workers < 1:
         raise InputError(f"the number of workers must be 1 or more; got {workers}")
+    if workers is not None and workers > (most := WORKERS_PER_CORE * cpu_count()):
+        raise InputError(f"the number of workers must be at most {most} here; got {workers}")
     target = Path(root) / spec.file_name
     cache = SampleCache(target, spec)
     if not is_complete(target, spec):
@@ -73,12 +80,26 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
         )
         with locked(target.with_name(f".{target.name}.lock"), busy):
             if not is_complete(target, spec):  # another process may have finished it just now
+                _require_room(spec, target.parent)
                 _solve_missing(cache, target, workers or cpu_count())
                 if target.exists():
                     raise InputError(f"{target} appeared while it was being generated; move it")
                 write_store(target, spec, (cache.read(*task) for task in spec.tasks))
     cache.remove()
     return target
+
+
+def _require_room(spec: DataSpec, folder: Path) -> None:
+    """Raise if memory cannot hold one sample, or the disk not all of them."""
+    num_bytes = sum(4 * prod(shape) for shape in sample_shapes(spec.problem).values())
+    remedy = "choose a smaller --resolution"
+    require_memory(2 * num_bytes, f"one sample of {spec.file_name}", remedy)  # solved in float64
+    total, free = num_bytes * sum(spec.counts.values()), shutil.disk_usage(folder).free
+    if total > free:
+        raise InputError(
+            f"{spec.file_name} needs {readable_size(total)}, but {folder} has only "
+            f"{readable_size(free)} free; choose a smaller --count, --resolution or another --out"
+        )
 
 
 def covering(spec: DataSpec, root: Path) -> DataSpec:

@@ -23,8 +23,9 @@ from cato.problem import Problem
 from cato.progress import progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import load_surrogate
+from cato.sandbox import parse
 from cato.surrogate import NotFinite, Surrogate
-from cato.user_data.arrays import ARRAYS, open_npz
+from cato.user_data.arrays import ARRAYS, read_npz
 from cato.user_data.naming import Name, Naming, ReadRequest
 from cato.user_data.read import files_of, read_samples
 from cato.user_data.samples import UserSample, UserSamples
@@ -166,15 +167,15 @@ def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> Us
 
 def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
     """The arrays `inputs`, `coords` and `targets` in the layout of `Surrogate.predict`."""
-    file, problem = open_npz(source), surrogate.problem
-    names = ("inputs", "coords", "targets")
-    given = [file.numbers(name) if name in file.shapes else None for name in names]
+    names, problem = ("inputs", "coords", "targets"), surrogate.problem
+    ((listed, arrays),) = parse(read_npz, [source], names, imports=())
+    given = (arrays.get("inputs"), arrays.get("coords"))
     try:
-        inputs, coords = (array.cpu().numpy() for array in surrogate.checked(*given[:2]))
+        inputs, coords = (array.cpu().numpy() for array in surrogate.checked(*given))
     except InputError as error:
-        found = ", ".join(sorted(file.shapes)) or "nothing"
+        found = ", ".join(sorted(listed)) or "nothing"
         raise InputError(f"{source} with arrays {found}: {error}") from None
-    targets = given[2]
+    targets = arrays.get("targets")
     if targets is not None and targets.shape[:1] != inputs.shape[:1]:
         raise InputError(f"{source}: targets are {targets.shape}, but inputs {inputs.shape}")
     nodes = list(coords) * (len(inputs) // len(coords))  # one array if samples share a mesh

@@ -81,5 +81,12 @@ def build_model(name: str, config: Any, problem: Problem) -> Operator:
 
 def num_parameters(name: str, config: Any, problem: Problem) -> int:
     """Number of parameters, without allocating them."""
-    with torch.device("meta"):
-        return sum(p.numel() for p in build_model(name, config, problem).parameters())
+    try:
+        with torch.device("meta"):
+            return sum(p.numel() for p in build_model(name, config, problem).parameters())
+    except (RuntimeError, OverflowError) as error:
+        if "overflow" not in str(error).lower():
+            raise
+        raise InputError(
+            f"model {name!r} with these settings is too large for any memory"
+        ) from None

@@ -7,6 +7,7 @@ of the data. Changes come last, and the result is validated once.
 """
 
 import math
+import os
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Gt, Le, Lt
 
 from cato.benchmarks import get_benchmark
 from cato.config import Axes, Count, Fraction, NonNegative, Positive, from_dict, to_dict
@@ -33,6 +34,7 @@ from cato.user_data.naming import Naming
 from cato.user_data.read import is_user_data, open_user_data
 
 Seed = Annotated[int, Ge(0)]
+Minutes = Annotated[float, Gt(0), Le(10**6)]  # At most two years.
 USER_DATA = "user"
 """Stands for the benchmark in settings of runs on user data; \"own\" in version 0.1."""
 GROUPS = ("model", "data", "loss", "train")
@@ -123,7 +125,7 @@ class TrainConfig:
 
     epochs: Count = 500  # Passes over the training samples.
     steps: Count | None = None  # Optimiser steps, instead of `epochs`.
-    minutes: Positive | None = None  # Fit the schedule to this time, instead of `epochs`.
+    minutes: Minutes | None = None  # Fit the schedule to this time, instead of `epochs`.
     min_steps: Count | None = None
     """Minimum steps of a time budget: a slow or busy machine takes longer instead of learning less.
     """
@@ -146,8 +148,9 @@ class TrainConfig:
     """Pretrained model or run folder whose weights to start from; its model settings and lower
     learning rates become the defaults."""
     start_fingerprint: str = ""  # Fingerprint of these weights; others are refused.
-    seed: Seed = 0  # Seed of the initial weights and the order of the samples.
-    checkpoint_minutes: Positive = 5.0
+    seed: Annotated[Seed, Lt(2**32)] = 0
+    """Seed of the initial weights and the order of the samples."""
+    checkpoint_minutes: Minutes = 5.0
     """Maximum time between checkpoints; there is also one after every epoch."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # Kind of device.
     devices: Count = 1  # Number of devices; torchrun sets it to its number of processes.
@@ -260,7 +263,7 @@ def build_settings(
         changed["train"] = changed["train"] | origin
     name = str(source)
     if is_user_data(name):
-        values = changed.get("data", {}) | {"file": str(Path(name).resolve())}
+        values = changed.get("data", {}) | {"file": os.path.realpath(name)}
         data = from_dict(DataConfig, values, where, "data")
         fingerprint, splits = data.open_file()
         changed["data"] = values | {"fingerprint": fingerprint}

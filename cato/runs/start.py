@@ -1,7 +1,8 @@
 """Fine-tuning: the trained weights that a training starts from.
 
 Weights whose name and shape agree are taken over, all others keep their initial values. A start is
-refused if less than half of the weights agree, or if it was trained for other channels. Normalisation and conditioning belong to the data and are fitted to them; only normalised
+refused if less than half of the weights agree, or if it was trained for other channels.
+Normalisation and conditioning belong to the data and are fitted to them; only normalised
 coordinates are shown to the network in the frame that its weights know.
 """
 

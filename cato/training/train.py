@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
+import torch
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch import nn
@@ -14,6 +15,7 @@ from torch import nn
 from cato.data.dataset import Splits
 from cato.errors import Diverged, InputError, Interrupted
 from cato.inference.evaluate import calibrate
+from cato.memory import require_memory
 from cato.models.contract import Operator
 from cato.models.registry import model_class, num_parameters
 from cato.progress import is_first_process, note
@@ -64,7 +66,10 @@ def _train(config: RunConfig, folder: Path) -> Run:
             f"--train.precision 32-true"
         )
     # Refuses bad settings before data are generated.
-    num_parameters(config.model_name, config.model, problem)
+    size = num_parameters(config.model_name, config.model, problem)
+    copies = 4 if fabric.device.type == "cpu" else 1  # weights, gradient and the optimiser's means
+    remedy = "choose smaller settings of the model, such as --model.width"
+    require_memory(4 * copies * size, f"training {size:,} parameters", remedy)
     splits = splits or _load(fabric, config)
     problem = config.data.condition(splits.train, model_class(config.model_name))
     model = new_model(config, problem)
@@ -273,6 +278,7 @@ def make_fabric(config: TrainConfig) -> Fabric:
         )
     elif config.strategy == "ddp" or processes * num_nodes > 1:
         strategy = DDPStrategy()
+    require_devices(config.accelerator, processes)
     fabric = Fabric(
         accelerator=config.accelerator,
         devices=processes,
@@ -282,6 +288,23 @@ def make_fabric(config: TrainConfig) -> Fabric:
     )
     fabric.launch()
     return fabric
+
+
+def require_devices(accelerator: str, count: int) -> None:
+    """Raise if this machine has no such devices, or not that many."""
+    counts = {
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+        "cpu": os.cpu_count() or 1,
+    }
+    if accelerator == "auto":
+        accelerator = next(name for name, found in counts.items() if found)
+    if count > counts[accelerator]:
+        others = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
+        raise InputError(
+            f"this machine has {counts[accelerator]} {accelerator} devices, not {count}; choose "
+            f"--train.accelerator and --train.devices from {others}"
+        )
 
 
 def _shard(surrogate: Any, mesh: Any) -> nn.Module:

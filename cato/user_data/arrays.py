@@ -1,7 +1,8 @@
 """Array files: HDF5, NumPy archives and MATLAB files of either format."""
 
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from cato.benchmarks.contract import SPLITS
 from cato.data.formats import new_hdf5, npy_header, open_hdf5, open_variable
 from cato.errors import InputError
 from cato.files import atomic_write
+from cato.sandbox import require_room
 from cato.user_data.axes import ArrayFile, Shape, name_axes, parse_errors
 from cato.user_data.naming import ReadRequest
 
@@ -29,21 +31,33 @@ def read_arrays(path: Path, request: ReadRequest, has_samples: bool) -> "list[xa
     return [name_axes(file.group(n), request, has_samples).assign_attrs(split=n) for n in groups]
 
 
+def read_npz(path: Path, names: Sequence[str]) -> tuple[list[str], dict[str, np.ndarray]]:
+    """What a NumPy archive holds, and those of the named arrays that it has."""
+    file = open_npz(path)
+    return list(file.shapes), {name: file.numbers(name) for name in names if name in file.shapes}
+
+
 def open_npz(path: Path) -> ArrayFile:
     """Open a NumPy archive. Arrays that are not read may be anything, such as pickled objects."""
 
     def load(name: str) -> np.ndarray:
+        declared, stored = sizes[name]
+        if declared != stored and not has_objects[name]:
+            raise InputError(f"{path}: {name!r} should have {declared} bytes, but has {stored}")
+        require_room(declared, f"{path}: {name!r}")
         with np.load(path, allow_pickle=False) as archive:
             return archive[name]
 
-    if not path.exists():
-        raise InputError(f"{path} does not exist")
-    shapes = {}
+    shapes, sizes, has_objects = {}, {}, {}
     with parse_errors(path, ".npz"), zipfile.ZipFile(path) as archive:
-        for member in archive.namelist():
-            if member.endswith(".npy"):
+        for member in archive.infolist():
+            if member.filename.endswith(".npy"):
+                name = member.filename.removesuffix(".npy")
                 with archive.open(member) as handle:
-                    shapes[member.removesuffix(".npy")] = npy_header(handle)[0]
+                    shapes[name], _, dtype = npy_header(handle)
+                    stored = member.file_size - handle.tell()
+                sizes[name] = (prod(shapes[name]) * dtype.itemsize, stored)
+                has_objects[name] = dtype.hasobject  # pickled, and refused by NumPy
     return ArrayFile(path, shapes, load, ".npz")
 
 
@@ -58,8 +72,11 @@ def open_h5(path: Path) -> ArrayFile:
     def load(name: str) -> np.ndarray:
         with open_hdf5(path) as file:
             dataset = file[name]
+            require_room(dataset.nbytes, f"{path}: field {name!r}")
             if h5py.check_string_dtype(dataset.dtype):
                 return np.asarray(dataset.asstr()[()], dtype=np.str_)
+            if dataset.dtype.hasobject:
+                raise InputError(f"{path}: field {name!r} should be numbers, but is objects")
             return dataset[()]
 
     with parse_errors(path, "HDF5"), open_hdf5(path) as file:

@@ -5,15 +5,18 @@ one counts samples; a file without it is one sample. Axis d of the mesh is the d
 coordinate d, whatever the order in the file.
 """
 
+import io
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import h5py
+import numpy as np
 
-from cato.data.formats import hdf5_stream, open_hdf5
+from cato.data.formats import open_hdf5
 from cato.errors import InputError
+from cato.sandbox import require_room
 from cato.user_data.axes import (
     CHANNEL,
     MAX_DIMENSION,
@@ -51,6 +54,7 @@ def read_netcdf(path: Path, request: ReadRequest, has_samples: bool) -> "list[xa
         present = [name for name in (*naming.fields, *coords, *extra) if name in file.variables]
         shapes = {str(name): variable.shape for name, variable in file.variables.items()}
         with parse_errors(path, "NetCDF"):
+            require_room(file[present].nbytes, str(path))
             file = file[present].load()
     opened = ArrayFile(path, shapes, lambda name: file[name].values)
     values = {name: opened.numbers(name) for name in naming.fields}
@@ -67,11 +71,12 @@ def read_netcdf(path: Path, request: ReadRequest, has_samples: bool) -> "list[xa
     return [make_dataset(path, naming, variables)]
 
 
-def write_netcdf(source: Path, target: Path, naming: Naming, fields: "xarray.Dataset") -> None:
-    """Write a copy of a file with more variables."""
+def copy_netcdf(source: Path, naming: Naming, fields: "xarray.Dataset") -> np.ndarray:
+    """The bytes of a copy of a file with more variables."""
     with _open(source) as file:
         _, roles = _roles(source, file, naming, has_samples=SAMPLE in fields.dims)
         with parse_errors(source, "NetCDF"):
+            require_room(file.nbytes, str(source))
             file = file.load()
     dims_of = {role: dim for dim, role in roles.items()}
     for name, variable in fields.data_vars.items():
@@ -81,8 +86,10 @@ def write_netcdf(source: Path, target: Path, naming: Naming, fields: "xarray.Dat
             # Fewer frames than the file has need a dimension of their own.
             dims.append(own if file.sizes.get(own, size) == size else f"{own}_predicted")
         file[name] = (dims, variable.values)
-    with hdf5_stream(target) as stream, import_module("h5netcdf").File(stream, "w") as written:
+    stream = io.BytesIO()
+    with import_module("h5netcdf").File(stream, "w") as written:
         file.dump_to_store(_xarray().backends.H5NetCDFStore(written))
+    return np.frombuffer(stream.getbuffer(), np.uint8)
 
 
 def _roles(

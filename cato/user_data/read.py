@@ -1,16 +1,14 @@
 """From a path and the names of its fields to samples, whatever the format.
 
-A reader is a function of the path, a `ReadRequest` and whether the file has an axis of samples. It
-returns datasets with named dimensions (`cato.user_data.axes`); a new format is a new reader.
+`read_files` parses the files (`cato.user_data.readers`), `assemble` makes samples of them.
 `open_user_data` opens data for a training: fingerprint, samples and splits, each computed once.
 """
 
 import hashlib
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,23 +17,14 @@ from cato.benchmarks.contract import SPLITS
 from cato.data.dataset import Splits
 from cato.errors import InputError
 from cato.files import digest
-from cato.user_data import netcdf, vtk
-from cato.user_data.arrays import ARRAYS, read_arrays
+from cato.sandbox import require_regular
+from cato.user_data import vtk
 from cato.user_data.inspect import require_usable
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.periodic import declared_periodic
+from cato.user_data.readers import SUFFIXES, read_files, reader_of
 from cato.user_data.samples import UserSamples, assemble, dataset_of, recognise
 
-if TYPE_CHECKING:
-    import xarray
-
-Reader = Callable[[Path, ReadRequest, bool], "list[xarray.Dataset]"]
-READERS: dict[str, Reader] = {
-    **dict.fromkeys(ARRAYS, read_arrays),
-    **dict.fromkeys(netcdf.SUFFIXES, netcdf.read_netcdf),
-    **dict.fromkeys(vtk.SUFFIXES, vtk.read_vtk),
-}
-SUFFIXES = tuple(READERS)
 HELD_OUT = 0.1  # Fraction of the samples for validation, and for test.
 
 
@@ -50,15 +39,16 @@ def read_samples(path: Path, request: ReadRequest) -> UserSamples:
     """The samples of a file, or of a folder with one file per sample."""
     path = _existing(path)
     if path.is_dir():
+        files = [(split, f) for split, part in _files_by_split(path).items() for f in part]
+        found = read_files([file for _, file in files], request, has_samples=False)
         datasets = [
             dataset.assign_attrs(split=split)
-            for split, files in _files_by_split(path).items()
-            for file in files
-            for dataset in _reader(file)(file, request, False)
+            for (split, _), parts in zip(files, found, strict=True)
+            for dataset in parts
         ]
     else:
-        datasets = _reader(path)(path, request, True)
-    if _reader(files_of(path)[0]) is vtk.read_vtk:
+        (datasets,) = read_files([path], request, has_samples=True)
+    if reader_of(files_of(path)[0]) is vtk.read_vtk:
         datasets = vtk.without_flat_components(datasets)
     return declared_periodic(assemble(path, datasets, request.naming), request.naming.periodic)
 
@@ -75,6 +65,8 @@ def fingerprint(path: Path) -> str:
 def _existing(path: Path) -> Path:
     if not Path(path).exists():
         raise InputError(f"{path} does not exist; give a file or a folder of files, one per sample")
+    if not Path(path).is_dir():
+        require_regular(Path(path))
     return Path(path)
 
 
@@ -106,13 +98,6 @@ def _listed(folder: Path) -> list[Path]:
         return [(int(w), "") if w.isdecimal() else (-1, w) for w in words]
 
     return sorted((f for f in files if not f.name.startswith(".")), key=key)
-
-
-def _reader(path: Path) -> Reader:
-    suffix = path.suffix.lower()
-    if suffix not in READERS:
-        raise InputError(f"{path} has an unknown format; its name should end in one of {SUFFIXES}")
-    return READERS[suffix]
 
 
 # -- for a training -------------------------------------------------------------------------------

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cato.errors import InputError
-from cato.files import atomic_write
 from cato.user_data.axes import CHANNEL, ArrayFile, Dims, make_dataset, mesh_dims, parse_errors
 from cato.user_data.naming import Naming, ReadRequest
 
@@ -61,8 +60,8 @@ def without_flat_components(datasets: "list[xarray.Dataset]") -> "list[xarray.Da
     return [dataset.isel(channel_coords=varies) for dataset in datasets]
 
 
-def write_vtk(source: Path, target: Path, naming: Naming, fields: "xarray.Dataset") -> None:
-    """Write a copy of a file with more point data."""
+def copy_vtk(source: Path, naming: Naming, fields: "xarray.Dataset") -> np.ndarray:
+    """The bytes of a copy of a file with more point data."""
     file = _open(source)
     mesh = mesh_dims(len(_mesh(file)))
     for name, variable in fields.data_vars.items():
@@ -74,8 +73,7 @@ def write_vtk(source: Path, target: Path, naming: Naming, fields: "xarray.Datase
         values = variable.transpose(*reversed(mesh), *channels).values
         values = values.reshape(file.n_points, *(variable.sizes[dim] for dim in channels))
         file.point_data[name] = np.ascontiguousarray(values)
-    with atomic_write(target) as temporary:
-        temporary.write_bytes(_written(file, is_legacy=target.suffix.lower() == ".vtk"))
+    return np.frombuffer(_written(file, is_legacy=source.suffix.lower() == ".vtk"), np.uint8)
 
 
 def _written(file: Any, is_legacy: bool) -> bytes:

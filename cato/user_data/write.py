@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from cato.errors import InputError
-from cato.files import atomic_folder
+from cato.files import atomic_folder, atomic_write
+from cato.sandbox import parse
 from cato.user_data import netcdf, vtk
 from cato.user_data.arrays import ARRAYS, save_arrays
 from cato.user_data.axes import CHANNEL, SAMPLE, TIME, mesh_dims
 from cato.user_data.naming import Naming
 from cato.user_data.periodic import with_repeated_lines
-from cato.user_data.read import SUFFIXES, files_of
+from cato.user_data.read import files_of
+from cato.user_data.readers import SUFFIXES, imports_of
 from cato.user_data.samples import UserSample, UserSamples
 
 if TYPE_CHECKING:
@@ -76,12 +78,14 @@ def _write_folder(
 
 def _write_file(source: Path, target: Path, naming: Naming, dataset: "xarray.Dataset") -> None:
     """Write a copy of the source with more fields; for array files, only nodes and fields."""
-    suffix = source.suffix.lower()
-    fields = dataset.drop_vars(["coords", "mask"], errors="ignore")
-    if suffix in vtk.SUFFIXES:
-        vtk.write_vtk(source, target, naming, fields)
-    elif suffix in netcdf.SUFFIXES:
-        netcdf.write_netcdf(source, target, naming, fields)
+    copiers = dict.fromkeys(vtk.SUFFIXES, vtk.copy_vtk)
+    copiers |= dict.fromkeys(netcdf.SUFFIXES, netcdf.copy_netcdf)
+    if copy := copiers.get(source.suffix.lower()):
+        fields = dataset.drop_vars(["coords", "mask"], errors="ignore")
+        # The source is parsed in the child process, the copy written here.
+        (content,) = parse(copy, [source], naming, fields, imports=imports_of(source))
+        with atomic_write(target) as temporary:
+            temporary.write_bytes(content)
     else:
         save_arrays(target, {str(name): array.values for name, array in dataset.items()})
 

@@ -26,7 +26,16 @@ SUFFIXES = (".md", ".py", ".toml", ".j2", ".html", ".js", ".yml")
 
 
 def sources() -> list[Path]:
-    folders = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "cato", "reproduce", "tools", "examples")
+    folders = (
+        "README.md",
+        "CHANGELOG.md",
+        "CONTRIBUTING.md",
+        "docs",
+        "cato",
+        "reproduce",
+        "tools",
+        "examples",
+    )
     listed = subprocess.run(
         ["git", "ls-files", *folders], cwd=ROOT, capture_output=True, text=True, check=True
     ).stdout.splitlines()

@@ -12,7 +12,8 @@ import xarray
 from cato.data.formats import new_hdf5
 from cato.errors import InputError
 from cato.user_data.naming import Naming, ReadRequest
-from cato.user_data.read import READERS, read_samples
+from cato.user_data.read import read_samples
+from cato.user_data.readers import READERS
 
 S, T, H, W = 3, 2, 4, 5
 X, Y = np.linspace(0, 1, H) ** 2, np.linspace(0, 2, W)

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 from typing import Annotated
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, Le
 from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count, Positive
+from cato.config import Depth, Positive
 from cato.models.contract import Nodes
 from cato.models.layers.attention import check_heads, linear_attention
 from cato.models.layers.frames import PointConfig, PointOperator
@@ -40,9 +40,9 @@ from cato.problem import Problem
 class GNOTConfig(PointConfig):
     """Settings of GNOT."""
 
-    num_experts: Count = 3  # Experts of each mixture.
+    num_experts: Depth = 3  # Experts of each mixture.
     mlp_ratio: Positive = 2.0  # Hidden width of an expert and of the gates, in units of the width.
-    mlp_layers: Annotated[int, Ge(0)] = 3  # Hidden layers of the lifts and of the head.
+    mlp_layers: Annotated[int, Ge(0), Le(1000)] = 3  # Hidden layers of the lifts and of the head.
 
 
 class ResidualMLP(nn.Module):

@@ -28,7 +28,7 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.config import Count, Positive
+from cato.config import Count, Depth, Positive
 from cato.models.contract import Nodes
 from cato.models.layers.attention import TransformerBlock, check_heads
 from cato.models.layers.frames import MeshFrame, PointConfig, PointOperator
@@ -51,11 +51,11 @@ class HTNetConfig(PointConfig):
 
     width: Count = 32
     """Channels C of the finest level; every coarser one has twice as many as the one before."""
-    depth: Count = 2  # Blocks on each level.
-    levels: Count = 2  # Levels of the hierarchy.
+    depth: Depth = 2  # Blocks on each level.
+    levels: Depth = 2  # Levels of the hierarchy.
     window: Count = 8  # Nodes w along each side of a window.
     mlp_ratio: Positive = 2.0  # Hidden width of the blocks' MLPs, in units of the level's width.
-    spectral_layers: Count = 5  # Fourier layers of the decoder.
+    spectral_layers: Depth = 5  # Fourier layers of the decoder.
     modes: Count = 12  # Frequencies kept along each axis in the decoder.
 
 

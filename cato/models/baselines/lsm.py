@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count, Fraction
+from cato.config import Count, Depth, Fraction
 from cato.models.layers.attention import check_heads
 from cato.models.layers.frames import GridConfig, GridOperator
 from cato.models.layers.mesh import Stencil, pad_to_multiple
@@ -47,7 +47,7 @@ class LSMConfig(GridConfig):
     width: Count = 32  # Channels C of the finest level; must be a multiple of the heads.
     padding: Fraction = 0.0
     """Zeros after the end of every axis that is not periodic; patches have their own padding."""
-    levels: Count = 5  # Levels of the U-Net.
+    levels: Depth = 5  # Levels of the U-Net.
     patch: tuple[Count, Count] = (6, 6)  # Nodes of a patch along the two axes, on every level.
     tokens: Count = 4  # Latent tokens of a patch.
     basis: Annotated[int, Ge(2)] = 12  # Basis functions K; the update has period 2K in the token.

@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count
+from cato.config import Depth
 from cato.models.layers.frames import FourierConfig, GridOperator
 from cato.models.layers.mesh import Stencil
 from cato.models.layers.spectral import FourierLayer
@@ -33,8 +33,8 @@ _SLOPE = 0.1  # Slope of LeakyReLU below zero.
 class UFNOConfig(FourierConfig):
     """Settings of U-FNO."""
 
-    depth: Count = 3  # Number of Fourier layers.
-    u_depth: Count = 3  # Number of U-Fourier layers that follow.
+    depth: Depth = 3  # Number of Fourier layers.
+    u_depth: Depth = 3  # Number of U-Fourier layers that follow.
 
 
 class Convolution(nn.Sequential):

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count, Fraction, Positive
+from cato.config import Count, Depth, Fraction, Positive
 from cato.errors import InputError
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.attention import TransformerBlock
@@ -47,7 +47,7 @@ class PointConfig:
     """Settings that all networks for points share."""
 
     width: Count = 64  # Channels C of the hidden state.
-    depth: Count = 4  # Number of layers L.
+    depth: Depth = 4  # Number of layers L.
     heads: Count = 4  # Attention heads M; must divide the width.
 
 
@@ -158,7 +158,7 @@ class GridConfig:
 class FourierConfig(GridConfig):
     """Settings that FNO and its relatives share."""
 
-    depth: Count = 4  # Number of layers L.
+    depth: Depth = 4  # Number of layers L.
     modes: tuple[Count, Count] = (12, 12)
     """Frequencies kept along each axis, on either side of zero."""
 
