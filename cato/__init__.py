@@ -20,6 +20,7 @@ __version__ = "0.1.0"
 _PUBLIC = {
     "Dataset": "cato.data.dataset",
     "InputError": "cato.errors",
+    "OutsideTrainingRange": "cato.errors",
     "Problem": "cato.problem",
     "Surrogate": "cato.surrogate",
     "build_model": "cato.models.registry",

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from cato.config import from_dict
 from cato.data.dataset import Dataset
+from cato.data.training_range import load_range
 from cato.errors import InputError
 from cato.inference.evaluate import evaluate_run
 from cato.models.registry import model_class
@@ -72,8 +73,15 @@ def resume(
 
 
 def load(run: str | Path) -> Surrogate:
-    """The trained surrogate of a run folder, or a pretrained one: load("darcy")."""
-    return load_surrogate(open_run(run))
+    """The trained surrogate of a run folder, or a pretrained one: load("darcy").
+
+    Its `predict` warns (`cato.OutsideTrainingRange`) about inputs unlike the training's, and its
+    `verdicts` say which and why.
+    """
+    opened = open_run(run)
+    surrogate = load_surrogate(opened)
+    surrogate.training_range = load_range(opened.source, opened.problem)
+    return surrogate
 
 
 def evaluate(run: str | Path, resolution: int | None = None) -> dict[str, Any]:

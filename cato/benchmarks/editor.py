@@ -96,9 +96,9 @@ class Editor(ABC):
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
         """Exactly the inputs and coordinates of the sample with these values."""
 
-    def solve(self, values: np.ndarray) -> "Sample":
-        """The true solution; raises `Rejected` if there is none."""
-        return self.benchmark.solve(self.decode(values), self.parameters)
+    def solve(self, values: np.ndarray) -> tuple["Sample", float]:
+        """The true solution and the solver's seconds; raises `Rejected` if there is none."""
+        return self.benchmark.timed_solve(self.decode(values), self.parameters)
 
     def check(self, values: np.ndarray) -> np.ndarray:
         """Validate values that came from outside; returns them as float64."""

@@ -19,6 +19,13 @@ from cato.benchmarks import fields_of, headline_of
 from cato.data.dataset import Dataset, Splits, load_spec
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
+from cato.data.training_range import (
+    MIN_SAMPLES,
+    TrainingRange,
+    fit_range,
+    load_range,
+    save_range,
+)
 from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.inference.conformal import (
@@ -195,7 +202,8 @@ class EvaluatedRun(NamedTuple):
 def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -> EvaluatedRun:
     """Evaluate the best weights of a run, time the solver for comparison, and write the figures.
 
-    On the mesh of the training the band is calibrated, if it is not yet, and its coverage measured.
+    On the mesh of the training the band is calibrated and the training range fitted, if they are
+    not yet, and their rates measured on the test split: coverage and false alarms.
     User data have no solver to time. `resolution` is the nodes per side, if it differs from the
     training's.
     """
@@ -207,7 +215,15 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     data = splits.datasets[split]
     evaluation = evaluate(surrogate, data, train_mean(splits) if resolution is None else None)
     band = calibrate(run, surrogate, splits) if resolution is None else None
-    promise = None
+    known = training_range(run, splits) if resolution is None else None
+    promise, alarms = None, None
+    if known is not None and split == "test":
+        is_outside = known.scores(data) > known.threshold
+        alarms = {
+            "nominal_false_alarms": known.nominal,
+            "false_alarms": float(is_outside.mean()),
+            "num_samples": known.num_samples,
+        }
     if band is not None and split == "test":
         errors = evaluation.solutions - data.targets
         promise = band.figures(errors, data.mask, run.problem.outputs)
@@ -222,6 +238,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         **evaluation.to_dict(),
         "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
         "band": promise,
+        "training_range": alarms,
         "threads": torch.get_num_threads(),
     }
     suffix = ("" if split == "test" else f"-{split}") + (f"-r{resolution}" if resolution else "")
@@ -286,11 +303,23 @@ def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
     return band
 
 
+def training_range(run: Run, splits: Splits) -> TrainingRange | None:
+    """The range of the training inputs of a run, saved in its folder; None for too few samples."""
+    known = load_range(run.source, run.problem)
+    if known is None:
+        known = fit_range(splits.train, splits.validation)
+        if known is None:
+            note(f"no training range: it needs {MIN_SAMPLES} training samples")
+        else:
+            save_range(run.folder, known)
+    return known
+
+
 def solver_seconds(spec: DataSpec, split: str) -> float:
-    """Median time of the numerical solver for one sample, on one core."""
-    seconds = []
-    for index in range(min(SOLVER_SAMPLES, spec.counts[split])):
-        began = time.perf_counter()
-        generate_sample(spec, split, index)
-        seconds.append(time.perf_counter() - began)
-    return median(seconds)
+    """Median time of the numerical solver for one sample, on one core.
+
+    That of the job that a model does: from its inputs to the targets, without drawing the inputs.
+    """
+    indices = range(min(SOLVER_SAMPLES, spec.counts[split]))
+    timed = [generate_sample(spec, split, index).seconds for index in indices]
+    return median(seconds for seconds in timed if seconds is not None)

@@ -11,7 +11,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -36,6 +36,13 @@ CACHE_SIZE = 16  # Number of cached inputs that a solver computed.
 router = APIRouter(prefix="/explorer", include_in_schema=False)
 
 
+class ComputedInputs(NamedTuple):
+    """Inputs of a model."""
+
+    inputs: ModelInputs
+    seconds: float | None = None  # time of the solver for them, if it took part
+
+
 class Exploration:
     """State of the explorer, `app.state.exploration`; close its jobs at the end."""
 
@@ -47,7 +54,7 @@ class Exploration:
             if (editor := editor_for(model.problem, model.about.get("scale"))) is not None
         }
         # Cached inputs that a solver computed, newest last.
-        self.inputs: OrderedDict[tuple[str, bytes], ModelInputs] = OrderedDict()
+        self.inputs: OrderedDict[tuple[str, bytes], ComputedInputs] = OrderedDict()
 
     def find(self, name: str) -> tuple[ServedModel, Editor]:
         """The model with this name, and its editor."""
@@ -111,7 +118,13 @@ def _test_errors(model: ServedModel) -> list[dict[str, Any]]:
     """Errors by field as the page shows them; none if the model was not evaluated."""
     figures = model.about.get("test_error")
     return [
-        {"field": field, "error": found["relative_l2"], "mean": found["mean_predictor"]}
+        {
+            "field": field,
+            "error": found["relative_l2"],
+            "mean": found["mean_predictor"],
+            "median": found.get("median"),
+            "worst": found.get("worst"),
+        }
         for field, found in (errors_by_field(figures) if figures else {}).items()
     ]
 
@@ -140,11 +153,18 @@ async def predict(
     model, editor = exploration.find(name)
     async with service.admit(request) as read_body:
         values = _values(request, await read_body(), editor)
-        inputs = await _model_inputs(exploration, service, editor, values)
+        inputs, seconds = await _model_inputs(exploration, service, editor, values)
         coords = None if model.has_coords else inputs.coords[None]
         arrays = PredictRequest(model, inputs.inputs[None], coords)
         result = await service.predict(arrays, request)
-        body = await service.run_in_executor(_encode, model, editor, inputs, result)
+        verdict = (await service.run_in_executor(model.verdicts, arrays.inputs, arrays.coords))[0]
+        facts = {
+            "seconds": result.seconds,
+            "inputsSeconds": seconds,
+            **verdict.to_dict(),
+            "hasBand": model.band is not None and verdict.has_band,
+        }
+        body = await service.run_in_executor(_encode, facts, model, editor, inputs, result)
     return Response(body, media_type=MEDIA_TYPE)
 
 
@@ -203,10 +223,10 @@ def _values(request: Request, body: bytes, editor: Editor) -> np.ndarray:
 
 async def _model_inputs(
     exploration: Exploration, service: Service, editor: Editor, values: np.ndarray
-) -> ModelInputs:
+) -> ComputedInputs:
     """Inputs of the model, computed by a solver process if that takes long."""
     if not editor.needs_solver:
-        return await service.run_in_executor(editor.model_inputs, values)
+        return ComputedInputs(await service.run_in_executor(editor.model_inputs, values))
     cache = exploration.inputs
     key = repr((editor.benchmark.name, editor.parameters)), values.tobytes()
     if key not in cache:
@@ -216,14 +236,18 @@ async def _model_inputs(
         except asyncio.CancelledError:
             await asyncio.to_thread(job.cancel)
             raise
-        cache[key] = ModelInputs(**solution.arrays)
+        cache[key] = ComputedInputs(ModelInputs(**solution.arrays), solution.seconds)
         if len(cache) > CACHE_SIZE:
             cache.popitem(last=False)
     return cache[key]
 
 
 def _encode(
-    model: ServedModel, editor: Editor, inputs: ModelInputs, result: PredictResult
+    facts: dict[str, Any],
+    model: ServedModel,
+    editor: Editor,
+    inputs: ModelInputs,
+    result: PredictResult,
 ) -> bytes:
     arrays = {"outputs": result.outputs[0], "coords": inputs.coords}
     if inputs.inputs.size:
@@ -233,7 +257,7 @@ def _encode(
         arrays["chart"] = chart.reshape(inputs.coords.shape).cpu().numpy()
     if (triangles := editor.triangles()) is not None:
         arrays["triangles"] = triangles
-    return _pack({"seconds": result.seconds}, arrays)
+    return _pack(facts, arrays)
 
 
 def _pack(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:

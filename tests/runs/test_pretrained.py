@@ -126,7 +126,7 @@ def test_loading_by_name_gives_a_model_that_predicts(name, tmp_path, monkeypatch
 def error_of_fresh_sample(name, index):
     """The error on one test sample, drawn and solved anew."""
     run = open_run(PRETRAINED / name)
-    sample, _ = generate_sample(data_spec(run.config), "test", index)
+    sample = generate_sample(data_spec(run.config), "test", index).sample
     coords = sample.coords
     if coords is None:
         coords = load_surrogate(run).coords.numpy().reshape(*run.problem.shape, -1)

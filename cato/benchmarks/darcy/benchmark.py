@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Layout, Published, Sample, Scale, plane_grid
+from cato.benchmarks.contract import (
+    Benchmark,
+    Bound,
+    Layout,
+    Published,
+    Sample,
+    Scale,
+    plane_grid,
+)
 from cato.benchmarks.darcy.medium import HIGH, LOW, random_medium
 from cato.benchmarks.editor import Editor, ModelInputs
 from cato.benchmarks.view import View
@@ -88,7 +96,8 @@ class Darcy(Benchmark[DarcyGrid]):
         "small": Scale(DarcyGrid(resolution=29, stride=5), train=900, validation=100, test=200),
         "smoke": Scale(DarcyGrid(resolution=15, stride=2), train=24, validation=8, test=8),
     }
-    view = View(label="Pressure u")
+    bounds = {"a": Bound(low=0.0, excludes_low=True)}  # noqa: RUF012
+    view = View(label="Pressure u", names={"a": "permeability a"})
     editor = DarcyEditor
     published = Published(
         (

@@ -96,6 +96,7 @@ class Plasticity(Benchmark[BlockMesh]):
         time_step=DURATION / NUM_FRAMES,
         time_unit="ms",
         die_travel=DIE_SPEED * DURATION,
+        names={"die": "height of the die"},
     )
     editor = PlasticityEditor
     published = Published(
