@@ -364,7 +364,7 @@ def _names(problem: Problem, reference: np.ndarray) -> list[str]:
 
 
 def _cloud_names(reference: np.ndarray, inputs: list[str], coords: tuple[str, ...]) -> list[str]:
-    edges = np.linspace(*reference, NUM_BOXES + 1)
+    edges = np.linspace(reference[0], reference[1], NUM_BOXES + 1)
     boxes = [
         ", ".join(
             f"{name} {edges[k, d]:.3g} to {edges[k + 1, d]:.3g}"

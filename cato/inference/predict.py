@@ -29,7 +29,6 @@ from cato.user_data.read import files_of, read_samples
 from cato.user_data.samples import UserSample, UserSamples
 from cato.user_data.write import default_target, require_writable, write_predictions
 
-
 INSIDE = "inside_training_range"
 CODES = {"inside": 1, "outside": 0, "unknown": -1}
 """Verdicts as numbers in files."""
