@@ -53,6 +53,9 @@ NODES_AT_ONCE = 2**19  # Bounds the memory of large meshes.
 SCALE_SAMPLES = 64  # Training samples whose errors give the local scale of the band.
 SOLVER_SAMPLES = 5  # Samples on which the solver is timed.
 ALL_OUTPUTS = "all outputs"  # Name of the error over all outputs jointly.
+LEARNT = 0.95
+"""A model with a larger share of the training mean's error has learnt next to nothing."""
+NOT_LEARNT = "no better than the training mean"
 ERRORS = ("relative_l2", "median", "p90", "worst", "mean_predictor")
 """Figures of a field, and of all outputs jointly."""
 ALL_ERRORS = ("headline", "fields", *ERRORS)
@@ -109,6 +112,11 @@ class Evaluation:
         """Error of each sample in the field that matters most."""
         return self.errors if self.headline is None else self.field_errors[self.headline]
 
+    @property
+    def remark(self) -> str:
+        """What a picture of the model must say, if it is no better than the training mean."""
+        return "" if has_learnt(headline_figures(self.to_dict())) else f" ({NOT_LEARNT})"
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready figures."""
         return {
@@ -151,6 +159,15 @@ def errors_by_field(figures: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     headline = figures.get("headline")
     first = {} if headline is None else {headline: fields[headline]}
     return first | {ALL_OUTPUTS: figures} | fields
+
+
+def has_learnt(figures: Mapping[str, Any]) -> bool:
+    """Whether a model is clearly better than the training mean, or the mean's error is unknown.
+
+    `figures` are those of one field. A picture or table of a model that is not says so.
+    """
+    error, mean = figures["relative_l2"], figures.get("mean_predictor")
+    return mean is None or (error is not None and error < LEARNT * mean)
 
 
 def headline_figures(figures: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -23,7 +23,7 @@ from safetensors.numpy import load, save
 from cato.benchmarks import BENCHMARKS, editor_for
 from cato.benchmarks.editor import Editor, ModelInputs
 from cato.errors import InputError
-from cato.inference.evaluate import errors_by_field
+from cato.inference.evaluate import errors_by_field, has_learnt
 from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.jobs import SolverJob, SolverJobs
 from cato.serve.models import ServedModel
@@ -108,6 +108,7 @@ async def list_benchmarks(exploration: Exploring) -> dict[str, Any]:
                 "model": model.about.get("model", type(model.surrogate.model).__name__),
                 "scale": model.about.get("scale"),
                 "testErrors": _test_errors(model),
+                "falseAlarms": (model.about.get("training_range") or {}).get("false_alarms"),
                 "editor": editor.describe(),
             }
         )
@@ -124,6 +125,7 @@ def _test_errors(model: ServedModel) -> list[dict[str, Any]]:
             "mean": found["mean_predictor"],
             "median": found.get("median"),
             "worst": found.get("worst"),
+            "hasLearnt": has_learnt(found),
         }
         for field, found in (errors_by_field(figures) if figures else {}).items()
     ]
@@ -133,13 +135,13 @@ def _test_errors(model: ServedModel) -> list[dict[str, Any]]:
 async def draw(
     name: str, exploration: Exploring, service: Serving, seed: int | None = None
 ) -> Response:
-    """Values of a random input; without a seed those of the neutral input."""
+    """Values of a random input; without a seed those of the first input."""
     _, editor = exploration.find(name)
     if seed is not None and not 0 <= seed < 2**53:
         raise InputError(f"the seed must be from 0 to 2^53; got {seed}")
 
     def draw_values() -> np.ndarray:
-        return editor.neutral() if seed is None else editor.draw(np.random.default_rng(seed))
+        return editor.first() if seed is None else editor.draw(np.random.default_rng(seed))
 
     values = await service.run_in_executor(draw_values)
     return Response(_pack({}, {"values": values}), media_type=MEDIA_TYPE)
@@ -162,7 +164,6 @@ async def predict(
             "seconds": result.seconds,
             "inputsSeconds": seconds,
             **verdict.to_dict(),
-            "hasBand": model.band is not None and verdict.has_band,
         }
         body = await service.run_in_executor(_encode, facts, model, editor, inputs, result)
     return Response(body, media_type=MEDIA_TYPE)

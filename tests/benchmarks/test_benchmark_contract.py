@@ -214,7 +214,7 @@ def test_values_of_a_drawn_sample_give_that_very_sample(name):
     editor, benchmark = smoke_editor(name), BENCHMARKS[name]
     sample = benchmark.sample(np.random.default_rng(SEED), editor.parameters)
     if editor.needs_solver:  # its values are a seed, and two numbers that change the draw
-        values = np.array([*editor.neutral()[:-1], SEED])
+        values = np.array([*editor.first()[:-1], SEED])
     else:
         values = editor.draw(np.random.default_rng(SEED))
     values = editor.check(values)
@@ -234,7 +234,7 @@ def test_random_and_plain_values_are_allowed_and_differ(name):
     first, again, other = (editor.draw(np.random.default_rng(seed)) for seed in (1, 1, 2))
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
-    for values in (first, other, editor.neutral()):
+    for values in (first, other, editor.first()):
         np.testing.assert_array_equal(editor.check(values), values)
     with pytest.raises(InputError, match=name):
         editor.check(np.zeros(1))

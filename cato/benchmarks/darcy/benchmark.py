@@ -39,10 +39,6 @@ class DarcyEditor(Editor):
     kind = "paint"
     hint = "Paint the porous medium: fluid passes the light parts four times as easily."
 
-    def neutral(self) -> np.ndarray:
-        num_nodes = self.parameters.num_solver_nodes
-        return np.zeros((num_nodes, num_nodes), np.uint8)
-
     def encode(self, drawn: np.ndarray) -> np.ndarray:
         return (drawn == HIGH).astype(np.uint8)
 
@@ -50,7 +46,7 @@ class DarcyEditor(Editor):
         return np.where(values == 1, HIGH, LOW)
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        expected = self.neutral().shape
+        expected = (self.parameters.num_solver_nodes,) * 2
         if values.shape != expected:
             raise InputError(
                 f"darcy: the medium must have shape {list(expected)}; got {list(values.shape)}"

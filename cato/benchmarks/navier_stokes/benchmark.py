@@ -44,8 +44,8 @@ class NavierStokesEditor(Editor):
 
     def controls(self) -> list[Control]:
         return [
-            Control("Strength of the vortices", 0.25, 3.0, 0.05, "× the benchmark's", start=1.0),
-            Control("Size of the vortices", 0.5, 2.0, 0.05, "× the benchmark's", start=1.0),
+            Control("Strength of the vortices", 0.25, 3.0, 0.05, "× the benchmark's"),
+            Control("Size of the vortices", 0.5, 2.0, 0.05, "× the benchmark's"),
             Control("Seed", 0, 9999, 1),
         ]
 
