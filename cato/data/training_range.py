@@ -3,7 +3,8 @@
 A sample is described by features of its inputs and mesh; none depends on a model. On a grid or mesh
 every input channel, and every coordinate as displacement from the mean training mesh, has mean,
 spread, smallest and largest value, and the RMS difference of nodes at two distances along each mesh
-axis, which measures roughness; a mesh also has the share of its cells that are folded. A cloud has
+axis, which measures roughness; so has the change of the newest frame of a rollout. A mesh has the
+share of its cells that are folded. A cloud has
 the number, extent and spacing of its points and the shares of them in coarse boxes; its inputs have
 values and differences of neighbours.
 
@@ -179,7 +180,7 @@ class TrainingRange:
         beyond = np.maximum(self.low - features, features - self.high)
         return np.maximum(beyond, 0.0) / self.width
 
-    def _completed(self, described: Features) -> Features:
+    def _completed(self, described: Features) -> Float64[np.ndarray, "S J+1"]:
         """Features with their Mahalanobis distance as the last one."""
         z = (described - self.centre) / self.unit
         distance = np.sqrt(np.maximum(np.einsum("sj,jk,sk->s", z, self.precision, z), 0.0))
@@ -283,11 +284,23 @@ def _describe(
     if problem.geometry == "cloud":
         pairs = zip(inputs, coords, strict=True)
         return np.stack([_of_cloud(reference, values, nodes) for values, nodes in pairs])
-    fields = np.concatenate([inputs, coords - reference], axis=-1)
+    fields = np.concatenate([_with_change(problem, inputs), coords - reference], axis=-1)
     features = _of_fields(fields, problem.periodic)
     if problem.geometry == "grid":
         return features
     return np.concatenate([features, _folded_share(coords)[:, None]], axis=1)
+
+
+def _with_change(problem: Problem, inputs: np.ndarray) -> np.ndarray:
+    """Inputs, and for a rollout the difference of the two newest frames."""
+    if not _has_change(problem):
+        return inputs
+    size = problem.num_outputs
+    return np.concatenate([inputs, inputs[..., -size:] - inputs[..., -2 * size : -size]], axis=-1)
+
+
+def _has_change(problem: Problem) -> bool:
+    return problem.time == "rollout" and problem.num_inputs >= 2 * problem.num_outputs
 
 
 def _of_fields(fields: np.ndarray, periodic: tuple[bool, ...]) -> Features:
@@ -358,6 +371,8 @@ def _names(problem: Problem, reference: np.ndarray) -> list[str]:
         for axis, num_nodes in enumerate(problem.shape)
         for distance in _distances(num_nodes)
     ]
+    newest = problem.outputs if _has_change(problem) else ()
+    inputs += [f"newest change of {words.get(name, name)}" for name in newest]
     fields = [*inputs, *(f"displacement of the mesh along {name}" for name in coords)]
     names = [f"{field}: {what}" for field in fields for what in (*STATISTICS, *changes)]
     return names + ["mesh: share of folded cells"] * (problem.geometry == "mesh")
@@ -385,7 +400,7 @@ def _cloud_names(reference: np.ndarray, inputs: list[str], coords: tuple[str, ..
 
 def _least_widths(problem: Problem, reference: np.ndarray, described: Features) -> np.ndarray:
     """The smallest width of the range of every feature: differences below it are rounding."""
-    largest = np.abs(described).max(0)
+    largest = np.quantile(np.abs(described), (1 + CENTRAL) / 2, axis=0)
     largest = np.where(largest > 0, largest, 1.0)
     extent = np.ptp(reference.reshape(-1, problem.dimension), axis=0)
     extent = np.where(extent > 0, extent, 1.0)
@@ -404,6 +419,7 @@ def _least_widths(problem: Problem, reference: np.ndarray, described: Features) 
             ]
         )
     per_field = len(STATISTICS) + 2 * len(problem.shape)
+    num_inputs += problem.num_outputs * _has_change(problem)
     sizes = largest[: per_field * num_inputs].reshape(num_inputs, per_field).max(1)
     sizes = np.repeat(np.concatenate([sizes, extent]), per_field)
     return np.append(ROUNDING * sizes, [SHARE_WIDTH] * (problem.geometry == "mesh"))
