@@ -1,5 +1,6 @@
 """The range of the training inputs: few false alarms on its own kind, and power against others."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +29,12 @@ SIZE = 17
 COUNTS = {"train": 300, "validation": 100, "test": 200}
 GRID = Problem("field", "grid", (SIZE, SIZE), ("a",), ("u",))
 MESH = Problem("shape", "mesh", (SIZE, SIZE), (), ("u",))
-TORUS = Problem("vortex", "grid", (SIZE, SIZE), ("w1", "w2", "w3"), ("w",), periodic=(True, True))
+TORUS = Problem(
+    *("vortex", "grid", (SIZE, SIZE), ("w1", "w2", "w3"), ("w",)),
+    periodic=(True, True),
+    time="rollout",
+    num_steps=1,
+)
 CLOUD = Problem("cloud", "cloud", (60,), ("a",), ("u",))
 LINE = np.arange(SIZE) / (SIZE - 1)
 NODES = np.stack(np.meshgrid(LINE, LINE, indexing="ij"), -1)
@@ -51,13 +57,15 @@ def samples(problem, count, rng):
         return empty, NODES + 0.02 * waves(rng, count, num=2)
     if problem is TORUS:  # each frame follows from the one before
         first = np.stack([np.roll(w, rng.integers(SIZE), 0) for w in waves(rng, count)])
-        return np.concatenate([1.0**t * np.roll(first, 2 * t, 1) for t in range(3)], -1), NODES
+        return np.concatenate([np.roll(first, 2 * t, 1) for t in range(3)], -1), NODES
     coords = rng.random((count, 60, 2))
     return np.sin(3 * coords.sum(-1, keepdims=True)) + rng.random((count, 1, 1)), coords
 
 
 def dataset(problem, inputs, coords):
-    return Dataset.from_arrays(problem, coords, inputs, np.ones((*inputs.shape[:-1], 1)))
+    frames = () if problem.time == "steady" else (1,)
+    targets = np.ones((len(inputs), *frames, *problem.shape, 1))
+    return Dataset.from_arrays(problem, coords, inputs, targets)
 
 
 @pytest.fixture(scope="module")
@@ -93,32 +101,26 @@ def test_false_alarms_are_as_rare_as_promised(fitted, name):
     assert (kinds(strict, problem, inputs, coords) == "outside").all()
 
 
-def test_a_threshold_of_zero_would_be_found(fitted):
+def test_a_range_that_is_too_narrow_would_be_found(fitted):
     problem, known, inputs, coords = fitted["field"]
-    alarms = kinds(replace(known, threshold=0.0), problem, inputs, coords) == "outside"
+    narrow = replace(known, high=known.high - 0.3 * known.width)
+    alarms = kinds(narrow, problem, inputs, coords) == "outside"
     assert alarms.sum() > binom(COUNTS["test"], 2 * FALSE_ALARMS).ppf(0.999)
 
 
+STRIPES = np.where(np.arange(SIZE) < SIZE - 1, (-1.0) ** np.arange(SIZE), 0.0)[:, None, None]
 CHANGES = {
     "twice as large": ("field", lambda a, x: (2 * a, x), "a: "),
     "another sign": ("field", lambda a, x: (-a, x), "a: "),
-    "rougher": (
-        "field",
-        lambda a, x: (a + 0.3 * (-1) ** np.arange(SIZE)[:, None], x),
-        "change over",
-    ),
+    "rougher": ("field", lambda a, x: (a + STRIPES, x), "change over 1 node along axis 1"),
     "smoother": ("field", lambda a, x: (a.mean((1, 2), keepdims=True) + 0 * a, x), "a: "),
-    "on a turned grid": (
-        "field",
-        lambda a, x: (a, x[..., ::-1]),
-        "displacement of the mesh along x1",
-    ),
+    "on a turned grid": ("field", lambda a, x: (a, x[..., ::-1]), "mesh along x1"),
     "on a shifted grid": ("field", lambda a, x: (a, x + 0.001), "displacement of the mesh"),
     "at another resolution": ("field", lambda a, x: (a[:, ::2, ::2], x[::2, ::2]), "9 × 9 nodes"),
     "three times as deformed": ("shape", lambda a, x: (a, NODES + 3 * (x - NODES)), "mesh along"),
     "turned": ("shape", lambda a, x: (a, np.stack([-x[..., 1], x[..., 0]], -1)), "mesh along"),
     "folded": ("shape", lambda a, x: (a, _folded(x)), "mesh"),
-    "a frame repeated": ("vortex", lambda a, x: (a[..., [0, 0, 0]], x), "combination"),
+    "a frame repeated": ("vortex", lambda a, x: (a[..., [0, 0, 0]], x), "newest change of w"),
     "an offset": ("vortex", lambda a, x: (a + 5, x), "w1: "),
     "in half of the domain": ("cloud", lambda a, x: (a, 0.5 * x), "points: "),
     "half of the points": ("cloud", lambda a, x: (a[:, ::2], x[:, ::2]), "points: "),
@@ -156,7 +158,8 @@ def test_what_does_not_matter_does_not_matter(fitted):
         assert after.score == pytest.approx(before.score, abs=1e-5)
     problem, known, inputs, coords = fitted["field"]
     rounded = judge(known, problem, inputs, coords * (1 + 1e-7))
-    assert rounded == judge(known, problem, inputs, coords)
+    before = judge(known, problem, inputs, coords)
+    assert [v.kind for v in rounded] == [v.kind for v in before]
 
 
 @pytest.mark.parametrize("size", [1e-30, 1e30])
@@ -167,7 +170,8 @@ def test_units_do_not_matter(size):
         fit_range(dataset(GRID, factor * inputs, coords), None) for factor in (1.0, size)
     )
     assert scaled.threshold == pytest.approx(plain.threshold, rel=1e-3)
-    new = (1.3 * samples(GRID, 20, rng)[0]).astype(np.float32)
+    stretched = np.repeat([1.0, 1.3], 10)[:, None, None, None]
+    new = (stretched * samples(GRID, 20, rng)[0]).astype(np.float32)
     ours = judge(plain, GRID, new, coords)
     theirs = judge(scaled, GRID, (new.astype(float) * size).astype(np.float32), coords)
     assert [v.kind for v in ours] == [v.kind for v in theirs]
@@ -180,9 +184,7 @@ def test_the_words_are_the_numbers(fitted):
     (verdict,) = judge(known, problem, one, coords)
     name, _, words = verdict.reason.partition(" = ")
     assert name in ("a: mean", "a: smallest value", "a: largest value")
-    value, low, high = (
-        float(w) for w in words.replace(", training range", "").replace(" to", "").split()
-    )
+    value, low, high = map(float, re.findall(r"-?[\d.]+", words))
     of = {"mean": one.mean(), "smallest value": one.min(), "largest value": one.max()}
     assert value == pytest.approx(of[name.removeprefix("a: ")], rel=1e-3)
     assert low < high < value
