@@ -120,7 +120,7 @@ CHANGES = {
     "three times as deformed": ("shape", lambda a, x: (a, NODES + 3 * (x - NODES)), "mesh along"),
     "turned": ("shape", lambda a, x: (a, np.stack([-x[..., 1], x[..., 0]], -1)), "mesh along"),
     "folded": ("shape", lambda a, x: (a, _folded(x)), "mesh"),
-    "a frame repeated": ("vortex", lambda a, x: (a[..., [0, 0, 0]], x), "newest change of w"),
+    "a frame repeated": ("vortex", lambda a, x: (a[..., [0, 0, 0]], x), "combination of all"),
     "an offset": ("vortex", lambda a, x: (a + 5, x), "w1: "),
     "in half of the domain": ("cloud", lambda a, x: (a, 0.5 * x), "points: "),
     "half of the points": ("cloud", lambda a, x: (a[:, ::2], x[:, ::2]), "points: "),

@@ -37,6 +37,10 @@ function errorsOf({ editor, testErrors }, predicted, truth) {
 const jobInWords = ({ past, frames, timeAt }) =>
   past.length ? `, ${timeAt(0)} to ${timeAt(frames.length - 1).replace("t = ", "")}` : "";
 
+/** The range that includes both. */
+const joined = ([low, high], other) =>
+  other ? [Math.min(low, other[0]), Math.max(high, other[1])] : [low, high];
+
 export class Check {
   constructor() {
     this.panels = TITLES.map((title) => new FieldPanel(title));
@@ -107,8 +111,10 @@ export class Check {
     const { editor } = model;
     const truth = framesOf(editor, prediction.mesh, targets);
     const errors = truth.map((frame, k) => errorFrame(editor, prediction.frames[k], frame));
-    const { range } = prediction;
-    const errorRange = rangeOf(errors, !editor.deformed);
+    // While one input is edited, colours of later checks include those of earlier ones.
+    const before = this.result?.prediction.range === prediction.range ? this.result : null;
+    const range = joined(rangeOf([...truth, ...prediction.frames], editor.signed), before?.range);
+    const errorRange = joined(rangeOf(errors, !editor.deformed), before?.errorRange);
     if (editor.deformed) errorRange[0] = 0;
     this.result = { editor, prediction, truth, errors, range, errorRange };
     this.#setStale(false);
@@ -118,7 +124,7 @@ export class Check {
   }
 
   #tell(errors, facts, prediction) {
-    const job = jobInWords(prediction);
+    const [job, given] = [jobInWords(prediction), prediction.inputsSeconds];
     const ratio = figure(Number((facts.seconds / prediction.seconds).toPrecision(2)));
     const outside = prediction.verdict === "outside" ? " This input is outside the training range." : "";
     const parts = [
@@ -128,6 +134,10 @@ export class Check {
       ["model", inWords(prediction.seconds), `model${job}, same machine`],
       ...(facts.compiled ? [] : [["ratio", `${ratio} ×`, "as fast as the solver"]]),
     ];
+    if (given && !facts.compiled) {
+      const all = (given + facts.seconds) / (given + prediction.seconds);
+      parts.push(["ratio", `${figure(Number(all.toPrecision(2)))} ×`, "including the given frames, which the solver computes"]);
+    }
     const verdict = find("verdict");
     verdict.replaceChildren(...parts.map(([name, value, words]) => {
       const part = document.createElement("p");

@@ -101,7 +101,7 @@ function interpret(editor, values, facts, arrays, range) {
   const timeAt = (k) => editor.times[past.length + k];
   return {
     timeAt, values, outputs, mesh, frames, past, overlayAt, coords, chart, inputs,
-    seconds: facts.seconds, verdict: facts.verdict,
+    seconds: facts.seconds, inputsSeconds: facts.inputsSeconds, verdict: facts.verdict,
     range: range ?? rangeOf([...past, ...frames], editor.signed),
   };
 }
