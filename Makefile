@@ -10,7 +10,7 @@ STUDIES := theory ablation-defaults ablation-heads-rope recipe lr-sweep epochs t
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-fine-tuning animation survey cards pretrained clean study study-pages $(STUDIES:%=study-%)
+        bench-range bench-fine-tuning animation survey cards pretrained clean study study-pages $(STUDIES:%=study-%)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -62,6 +62,9 @@ bench-solvers: $(READY)  ## seconds per sample of all solvers, as ratios to a re
 
 bench-export: $(READY)  ## which models can be exported, and how exactly
 	$(BIN)/python -m tools.exports
+
+bench-range: $(READY)  ## verdicts and coverage of the band on inputs unlike the training's
+	$(BIN)/python -m tools.training_range
 
 bench-fine-tuning: $(READY)  ## fine-tuning against training from scratch on small data; about 40 minutes on one core, resumable
 	$(BIN)/python -m tools.fine_tuning
