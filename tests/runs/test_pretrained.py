@@ -76,7 +76,7 @@ def test_only_what_a_prediction_needs_is_shipped(name):
     assert len(best) == 1
     weights = f"checkpoints/{best[0]}"
     assert set(files_in(PRETRAINED / name)) == {
-        *("run.json", "log.jsonl", "evaluation.json", "band.safetensors"),
+        *("run.json", "log.jsonl", "evaluation.json", "band.safetensors", "range.safetensors"),
         *(f"{weights}.json", f"{weights}.safetensors"),
     }
     with safe_open(PRETRAINED / name / f"{weights}.safetensors", "pt") as file:
