@@ -10,7 +10,7 @@ STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen recipe lr-
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-fine-tuning animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
+        bench-range bench-fine-tuning animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
 
 # Everything but PyTorch, whose builds differ from machine to machine, is installed by the hashes of requirements.lock.
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -64,6 +64,9 @@ bench-solvers: $(READY)  ## seconds per sample of all solvers, as ratios to a re
 
 bench-export: $(READY)  ## which models can be exported, and how exactly
 	$(BIN)/python -m tools.exports
+
+bench-range: $(READY)  ## verdicts and coverage of the band on inputs unlike the training's
+	$(BIN)/python -m tools.training_range
 
 bench-fine-tuning: $(READY)  ## fine-tuning against training from scratch on small data; about 40 minutes on one core, resumable
 	$(BIN)/python -m tools.fine_tuning

@@ -20,6 +20,7 @@ __version__ = "0.2.0.dev0"
 _PUBLIC = {
     "Dataset": "cato.data.dataset",
     "InputError": "cato.errors",
+    "OutsideTrainingRange": "cato.errors",
     "Problem": "cato.problem",
     "Surrogate": "cato.surrogate",
     "build_model": "cato.models.registry",

@@ -7,7 +7,9 @@ from matplotlib.figure import Figure
 
 from cato.config import from_dict
 from cato.data.dataset import Dataset
+from cato.data.training_range import load_range
 from cato.errors import InputError
+from cato.inference.evaluate import evaluate as evaluate_on
 from cato.inference.evaluate import evaluate_run
 from cato.models.registry import model_class
 from cato.runs.folder import Run, open_run
@@ -18,6 +20,7 @@ from cato.training.train import resume as resume_run
 from cato.training.train import train as train_run
 from cato.viz.figures import sample_figure
 
+PLOT_SAMPLES = 16
 SETTINGS = {f"{group}_settings": group for group in GROUPS}
 """Keyword arguments of `train` that change the recipe, and their groups of settings."""
 
@@ -72,8 +75,15 @@ def resume(
 
 
 def load(run: str | Path) -> Surrogate:
-    """The trained surrogate of a run folder, or a pretrained one: load("darcy")."""
-    return load_surrogate(open_run(run))
+    """The trained surrogate of a run folder, or a pretrained one: load("darcy").
+
+    Its `predict` warns (`cato.OutsideTrainingRange`) about inputs unlike the training's, and its
+    `verdicts` say which and why.
+    """
+    opened = open_run(run)
+    surrogate = load_surrogate(opened)
+    surrogate.training_range = load_range(opened.source, opened.problem, opened.id)
+    return surrogate
 
 
 def evaluate(run: str | Path, resolution: int | None = None) -> dict[str, Any]:
@@ -87,5 +97,11 @@ def model_config(name: str, **settings: Any) -> Any:
 
 
 def plot(model: Surrogate, data: Dataset, index: int = 0) -> Figure:
-    """A figure of one sample: input, truth, prediction, error and gradients."""
-    return sample_figure(model, data, index, f"{data.problem.name}, sample {index}")
+    """A figure of one sample: input, truth, prediction, error and gradients.
+
+    Its title says so if the model is no better than the mean of the data, on the first samples.
+    """
+    some = data.subset(slice(PLOT_SAMPLES))
+    mean = data.targets.mean(0) if data.mask is None else None
+    remark = evaluate_on(model, some, mean).remark
+    return sample_figure(model, data, index, f"{data.problem.name}, sample {index}{remark}")

@@ -13,5 +13,9 @@ class Diverged(InputError):
     """The loss or gradient of a training is not finite any more."""
 
 
+class OutsideTrainingRange(UserWarning):
+    """A surrogate was applied to inputs unlike those that it was trained on."""
+
+
 class Interrupted(Exception):
     """A training was stopped by a signal, after saving; the message says how to continue."""

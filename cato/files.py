@@ -26,6 +26,9 @@ from typing import Any
 
 from cato.errors import InputError
 
+BLANK = 64 * "0"  # Stands for the checksum of a safetensors file while it is computed.
+DAMAGED = (KeyError, TypeError, ValueError, AttributeError, RecursionError)
+"""What reading a damaged file may raise."""
 MAX_TEXT = 2**26  # Bytes of a JSON file or log; larger ones are refused before they are read.
 _TEMPORARY = re.compile(r"\..+\.cato-[0-9a-f]{8}\.tmp")
 _SEAL = re.compile(rb'(?s)(.*),\s*"checksum": "([0-9a-f]{64})"\s*\}\s*')
@@ -222,6 +225,27 @@ def require_seal(path: Path, content: bytes, owner: str, what: str) -> bytes:
             f"differs); restore it from a copy"
         )
     return found[1] + b"}"
+
+
+def seal_tensors(content: bytes, name: str, owner: str) -> bytes:
+    """A safetensors file whose metadata has `BLANK` as its checksum, with the checksum instead."""
+    return content.replace(BLANK.encode(), _checksum(content, name, owner).encode(), 1)
+
+
+def read_sealed_tensors(path: Path, owner: str, max_bytes: int) -> tuple[bytes, dict[str, str]]:
+    """Content and metadata of a safetensors file of `seal_tensors`.
+
+    Raises an `OSError`, or one of `DAMAGED` if it is not what was written for this owner. Without
+    an owner (""), a file that has no checksum is accepted.
+    """
+    with open_regular(path, max_bytes) as file:
+        content = file.read()
+    about = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]
+    recorded = about.get("checksum", "")
+    blank = content.replace(recorded.encode(), BLANK.encode(), 1) if recorded else content
+    if (recorded or owner) and recorded != _checksum(blank, path.name, owner):
+        raise ValueError("its checksum differs, or it belongs to another run")
+    return content, about
 
 
 def _checksum(body: bytes, name: str, owner: str) -> str:

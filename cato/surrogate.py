@@ -1,5 +1,6 @@
 """A trained operator for users: physical values in, physical values out."""
 
+import warnings
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
@@ -10,7 +11,8 @@ from torch import Tensor, nn
 
 from cato.data.arrays import array_type, channel_names, require_finite
 from cato.data.normalise import Normaliser
-from cato.errors import InputError
+from cato.data.training_range import TrainingRange, Verdict, judge
+from cato.errors import InputError, OutsideTrainingRange
 from cato.models.contract import Operator, Prediction
 from cato.problem import Problem
 
@@ -87,6 +89,7 @@ class Surrogate(nn.Module):
 
     Attributes:
         step: Optimiser step of the checkpoint that the weights come from; None without one.
+        training_range: Range of the training inputs. `predict` warns outside; None never warns.
     """
 
     model: Operator
@@ -105,6 +108,7 @@ class Surrogate(nn.Module):
         self.model = model
         self.has_flux = has_flux
         self.step: int | None = None
+        self.training_range: TrainingRange | None = None
         self.normaliser = normaliser
         if flux_scale is None:
             flux_scale = torch.ones(normaliser.problem.num_outputs)
@@ -190,6 +194,8 @@ class Surrogate(nn.Module):
             NotFinite: A result is NaN or infinite; names the sample and the cause.
         """
         values, nodes = self.checked(inputs, coords)
+        if self.training_range is not None:
+            self._warn_outside(values, nodes)
         shape: tuple[int, ...] = tuple(values.shape[1:-1])
         flat, nodes = values.flatten(1, -2), nodes.flatten(1, -2).expand(len(values), -1, -1)
         was_training = self.training
@@ -245,6 +251,25 @@ class Surrogate(nn.Module):
                     f"the weights of the model are not finite ({name}): the file is damaged or the "
                     f"training diverged; restore it or train again"
                 )
+
+    def verdicts(
+        self, inputs: np.ndarray | Tensor | None, coords: np.ndarray | Tensor | None = None
+    ) -> list[Verdict]:
+        """For each sample of `predict`, whether it is inside the training range."""
+        values, nodes = (array.cpu().numpy() for array in self.checked(inputs, coords))
+        return judge(self.training_range, self.problem, values, nodes)
+
+    def _warn_outside(self, values: Tensor, nodes: Tensor) -> None:
+        verdicts = self.verdicts(values, nodes)
+        reasons = {k: v.reason for k, v in enumerate(verdicts) if v.kind == "outside"}
+        if reasons:
+            first, reason = next(iter(reasons.items()))
+            warnings.warn(
+                f"{len(reasons)} of {len(verdicts)} samples are outside the training range; "
+                f"sample {first}: {reason}",
+                OutsideTrainingRange,
+                stacklevel=4,  # the line that calls `predict`, which is decorated
+            )
 
     def checked(
         self, inputs: np.ndarray | Tensor | None, coords: np.ndarray | Tensor | None

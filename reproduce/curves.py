@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from cato.inference.evaluate import has_learnt
 from cato.models.registry import model_class
 from reproduce.power_law import MIN_BUDGETS, PowerLaw, fit_power_law
 from reproduce.results import Row, by_benchmark, percent
-from reproduce.verdicts import has_learnt
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from cato.inference.evaluate import has_learnt
+
 SHOWN = "shown"
 ONE_SEED = "shown with one seed"
 IN_PART = "shown in part"
@@ -27,8 +29,6 @@ MEANINGS = {
 }
 """All verdicts, in the order of the results page."""
 
-LEARNT = 0.95
-"""A model with a larger share of the training mean's error has learnt next to nothing."""
 CONFIDENCE = 0.95
 """Share of the bootstrap draws that must agree."""
 NUM_DRAWS = 2000
@@ -88,11 +88,6 @@ def compare_to_rivals(ours: Mapping[str, Any], rivals: Sequence[Mapping[str, Any
     is_beaten = verdict == NOT_SHOWN and has_learnt(best)
     are_comparable = has_learnt(ours) and sum(map(has_learnt, rivals)) >= len(rivals) / 2
     return verdict if is_beaten or are_comparable else TOO_SHORT
-
-
-def has_learnt(row: Mapping[str, Any]) -> bool:
-    """Whether a model is clearly better than the mean of the training targets."""
-    return bool(row["relative_l2"] < LEARNT * row["mean_predictor"])
 
 
 def is_positive(verdict: str) -> bool:

@@ -8,11 +8,11 @@ import argparse
 import sys
 
 from reproduce import pages as studies
-from tools import cards, exports, pretrained, readme, speed_page, survey
+from tools import cards, exports, pretrained, readme, speed_page, survey, training_range
 from tools.pages import Pages, outdated, write_pages
 from tools.results import ROOT
 
-MODULES = (cards, exports, pretrained, readme, speed_page, studies, survey)
+MODULES = (cards, exports, pretrained, readme, speed_page, studies, survey, training_range)
 
 
 def pages() -> Pages:

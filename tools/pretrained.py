@@ -185,7 +185,7 @@ def pages() -> Pages:
     cards = [pretrained_card(name) for name in pretrained_names()]
     header = (
         *("model", "mesh", "test error", "training mean", "test error by seed"),
-        *("band coverage", "parameters", "MB", "trained"),
+        *("band coverage", "false alarms", "parameters", "MB", "trained"),
     )
     text = render(
         "pretrained.md",
@@ -224,6 +224,7 @@ def overview_row(card: dict[str, Any]) -> tuple[str, ...]:
         ", ".join(f"{field} {percent(found['mean_predictor'])}" for field, found in fields),
         ", ".join(map(percent, seeds.values())) if seeds else "one seed",
         ", ".join(f"{output} {share:.1%}" for output, share in covered.items()),
+        f"{card['false_alarms']:.1%}",
         f"{card['parameters']:,}",
         f"{card['megabytes']:.2f}",
         card["trained"],

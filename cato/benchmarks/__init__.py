@@ -1,9 +1,10 @@
 """The benchmarks by name. To add one: a folder next to this file, and its name in `NAMES`."""
 
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
-from cato.benchmarks.contract import Benchmark
+from cato.benchmarks.contract import Benchmark, Bound
 from cato.benchmarks.editor import Editor
 from cato.benchmarks.view import View
 from cato.errors import InputError
@@ -32,6 +33,11 @@ def get_benchmark(name: str) -> Benchmark[Any]:
 def view_of(problem: Problem) -> View:
     """The view of a benchmark's problem; the default view for other problems."""
     return BENCHMARKS[problem.name].view if problem.name in BENCHMARKS else View()
+
+
+def bounds_of(problem: Problem) -> Mapping[str, Bound]:
+    """Physical bounds of a benchmark's inputs and coordinates by name; none for other problems."""
+    return BENCHMARKS[problem.name].bounds if problem.name in BENCHMARKS else {}
 
 
 def headline_of(problem: Problem) -> dict[str, tuple[str, ...]]:

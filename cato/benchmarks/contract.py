@@ -5,12 +5,14 @@ A benchmark is a folder with `benchmark.py`, which ends in `BENCHMARK`, an insta
 settings.
 """
 
+import time
 import tomllib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.resources import files
+from math import inf, isfinite
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, TypeVar, final
 
@@ -47,6 +49,9 @@ class Sample:
     coords: np.ndarray | None = None  # (*shape, D); None where all samples share them.
     # Quality of the solution, such as the residual; the same keys in every sample.
     diagnostics: Mapping[str, float] = field(default_factory=dict)
+    # Time of the solver from the inputs of a model to the targets, if `Benchmark.solve` computes
+    # the inputs too; None if all of its time counts.
+    seconds: float | None = None
 
     @classmethod
     def on_mesh(
@@ -66,6 +71,30 @@ class Scale(Generic[Parameters]):
     train: int
     validation: int
     test: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The values that are physically possible."""
+
+    low: float = -inf
+    high: float = inf
+    excludes_low: bool = False  # Whether `low` itself is impossible.
+
+    def contains(self, value: float) -> bool:
+        """Whether a float32 value is possible, but for rounding."""
+        if self.excludes_low and value <= self.low:
+            return False
+        rounding = 1e-6 * max(1.0, *(abs(end) for end in (self.low, self.high) if isfinite(end)))
+        return self.low - rounding <= value <= self.high + rounding
+
+    def __str__(self) -> str:
+        words = {
+            (True, True): f"from {self.low:g} to {self.high:g}",
+            (True, False): f"{'more than' if self.excludes_low else 'at least'} {self.low:g}",
+            (False, True): f"at most {self.high:g}",
+        }
+        return words[isfinite(self.low), isfinite(self.high)]
 
 
 # Layout of the files that the authors of a benchmark published; `cato.data.published` reads them.
@@ -128,6 +157,8 @@ class Benchmark(ABC, Generic[Parameters]):
     revision: ClassVar[int] = 1
     # The error that matters most, as a name and its outputs; all outputs jointly if empty.
     headline: ClassVar[Mapping[str, tuple[str, ...]]] = MappingProxyType({})
+    # Physical bounds of inputs, and of coordinates x1, x2, … by name.
+    bounds: ClassVar[Mapping[str, Bound]] = MappingProxyType({})
     view: ClassVar[View] = View()  # How samples are shown.
     # What the explorer lets a visitor edit; None keeps the benchmark out of it.
     editor: ClassVar[type[Editor] | None] = None
@@ -145,6 +176,14 @@ class Benchmark(ABC, Generic[Parameters]):
     @abstractmethod
     def solve(self, drawn: np.ndarray, parameters: Parameters) -> Sample:
         """Solve for what `draw` returned; raises `Rejected` if there is no valid solution."""
+
+    @final
+    def timed_solve(self, drawn: np.ndarray, parameters: Parameters) -> tuple[Sample, float]:
+        """The solution, and the solver's seconds for the job that a model does."""
+        began = time.perf_counter()
+        sample = self.solve(drawn, parameters)
+        seconds = time.perf_counter() - began
+        return sample, seconds if sample.seconds is None else sample.seconds
 
     @final
     def sample(self, rng: np.random.Generator, parameters: Parameters) -> Sample:

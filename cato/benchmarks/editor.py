@@ -22,6 +22,8 @@ from cato.problem import Problem
 if TYPE_CHECKING:
     from cato.benchmarks.contract import Benchmark, Sample
 
+FIRST_SEED = 4
+
 Box = tuple[float, float, float, float]  # Left, right, bottom and top of a part of the plane.
 
 
@@ -49,7 +51,6 @@ class Control:
     anchor: tuple[float, float] | None = None  # Position of its point at value 0; None for a slider
     along: tuple[float, float] = (0.0, 1.0)  # Movement of the point if the value increases by 1.
     follows: int | None = None  # Index of the control whose movement this point shares.
-    start: float = 0.0  # Value of the plainest input.
     is_small: bool = False  # Whether the point is a small one, connected to the point it follows.
 
 
@@ -77,8 +78,12 @@ class Editor(ABC):
         """The editable numbers; none if the input is painted."""
         return []
 
-    def neutral(self) -> np.ndarray:
-        return np.array([control.start for control in self.controls()])
+    def first(self) -> np.ndarray:
+        """The values that are shown first and after a reset: always the same random input.
+
+        The plainest input, such as a straight pipe, is unlike all training inputs.
+        """
+        return self.draw(np.random.default_rng(FIRST_SEED))
 
     def draw(self, rng: np.random.Generator) -> np.ndarray:
         """The values of a random input, as the benchmark draws it."""
@@ -96,9 +101,9 @@ class Editor(ABC):
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
         """Exactly the inputs and coordinates of the sample with these values."""
 
-    def solve(self, values: np.ndarray) -> "Sample":
-        """The true solution; raises `Rejected` if there is none."""
-        return self.benchmark.solve(self.decode(values), self.parameters)
+    def solve(self, values: np.ndarray) -> tuple["Sample", float]:
+        """The true solution and the solver's seconds; raises `Rejected` if there is none."""
+        return self.benchmark.timed_solve(self.decode(values), self.parameters)
 
     def check(self, values: np.ndarray) -> np.ndarray:
         """Validate values that came from outside; returns them as float64."""

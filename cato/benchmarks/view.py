@@ -45,7 +45,7 @@ class View:
     label: str = ""  # The predicted quantity, in words.
     unit: str = ""  # Unit of the outputs.
     is_signed: bool = False  # Whether the colours are centred at zero.
-    names: Mapping[str, str] = field(default_factory=dict)  # Outputs' names in figures, if others.
+    names: Mapping[str, str] = field(default_factory=dict)  # Names of channels, if others.
     window: Window | None = None  # Part of the plane to show in figures; None shows all nodes.
     first_time: float | None = None  # Time of the first output frame.
     time_step: float = 1.0  # Time between frames.

@@ -103,6 +103,7 @@ def pretrained_card(name: str) -> dict[str, Any]:
         "seed": config.train.seed,
         "test_samples": figures["num_samples"],
         "covered_samples": figures["band"]["covered_samples"],
+        "false_alarms": figures["training_range"]["false_alarms"],
         "parameters": num_parameters(config.model_name, config.model, problem),
         "megabytes": sum(p.stat().st_size for p in run.source.rglob("*") if p.is_file()) / 1e6,
         "data_seed": config.data.seed,

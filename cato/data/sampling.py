@@ -18,6 +18,8 @@ class AcceptedSample(NamedTuple):
 
     sample: Sample
     attempts: int
+    seconds: float | None = None
+    """Time of the solver for the job that a model does; None if the sample was read."""
 
     def arrays(self) -> dict[str, np.ndarray]:
         """As it is stored: rows of the arrays of its split, without the names of diagnostics."""
@@ -50,12 +52,13 @@ def generate_sample(spec: DataSpec, split: str, index: int) -> AcceptedSample:
     for attempt in range(MAX_ATTEMPTS):
         rng = sample_rng(spec.seed, spec.benchmark, split, index, attempt)
         try:
-            sample = spec.definition.sample(rng, spec.parameters)
+            drawn = spec.definition.draw(rng, spec.parameters)
+            sample, seconds = spec.definition.timed_solve(drawn, spec.parameters)
             _check(sample, spec)
         except Rejected as rejected:
             reasons.append(str(rejected))
             continue
-        return AcceptedSample(sample, attempt + 1)
+        return AcceptedSample(sample, attempt + 1, seconds)
     raise RuntimeError(
         f"{spec.benchmark}: {split} sample {index} was rejected {MAX_ATTEMPTS} times in a row, "
         f"last because: {reasons[-1]}"

@@ -14,8 +14,6 @@ selected the best checkpoint, which makes its errors slightly too small; therefo
 the test split is measured and reported with the band.
 """
 
-import hashlib
-import json
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
@@ -28,7 +26,7 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cato.errors import InputError
-from cato.files import atomic_write, open_regular
+from cato.files import BLANK, DAMAGED, atomic_write, read_sealed_tensors, seal_tensors
 from cato.problem import Problem
 from cato.runs.folder import Run
 
@@ -38,11 +36,7 @@ SMALLEST_SCALE = 0.1
 """Lower limit of σ in units of its RMS over the nodes, for nodes that are nearly exact in training,
 such as those on a boundary."""
 FILE = "band.safetensors"
-_BLANK = 64 * "0"  # Stands for the checksum while it is computed.
 _MAX_HEADER = 2**16  # Bytes of the file besides its numbers.
-_DAMAGE = (
-    *(OSError, SafetensorError, KeyError, TypeError, ValueError, AttributeError, RecursionError),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -163,11 +157,9 @@ def num_samples_needed() -> int:
 def save_band(run: Run, band: Band) -> None:
     """Save a band in a run folder, with a checksum in its header, see `cato.files`."""
     tensors = {"quantile": band.quantile.contiguous(), "scale": band.scale.contiguous()}
-    about = {"num_samples": str(band.num_samples), "step": str(band.step), "checksum": _BLANK}
-    content = save(tensors, about)
-    checksum = _checksum(run, content)
+    about = {"num_samples": str(band.num_samples), "step": str(band.step), "checksum": BLANK}
     with atomic_write(run.folder / FILE) as temporary:
-        temporary.write_bytes(content.replace(_BLANK.encode(), checksum.encode(), 1))
+        temporary.write_bytes(seal_tensors(save(tensors, about), FILE, run.id))
 
 
 def load_band(run: Run, step: int | None) -> Band | None:
@@ -177,24 +169,13 @@ def load_band(run: Run, step: int | None) -> Band | None:
     frames = () if problem.time == "steady" else (problem.num_steps,)
     shape = (*frames, nodes, problem.num_outputs)
     try:
-        with open_regular(path, 4 * prod(shape) + _MAX_HEADER) as file:
-            content = file.read()
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        about = header["__metadata__"]
-        recorded = about.get("checksum", "")
-        blank = content.replace(recorded.encode(), _BLANK.encode(), 1) if recorded else content
-        if (recorded or run.id) and recorded != _checksum(run, blank):
-            raise ValueError("its checksum differs, or it belongs to another run")
+        content, about = read_sealed_tensors(path, run.id, 4 * prod(shape) + _MAX_HEADER)
         tensors = load(content)
         band = Band(**tensors, num_samples=int(about["num_samples"]), step=int(about["step"]))
         if band.scale.shape != shape or band.quantile.shape != shape[-1:]:
             raise ValueError(f"{list(band.scale.shape)} numbers, expected {list(shape)}")
     except FileNotFoundError:
         return None
-    except _DAMAGE as error:
+    except (OSError, SafetensorError, *DAMAGED) as error:
         raise InputError(f"{path} is damaged ({error}); delete it and evaluate again") from None
     return band if band.step == step else None
-
-
-def _checksum(run: Run, content: bytes) -> str:
-    return hashlib.sha256(f"{run.id}/{FILE}\n".encode() + content).hexdigest()

@@ -20,6 +20,13 @@ from cato.benchmarks import fields_of, headline_of
 from cato.data.dataset import Dataset, Splits, load_spec
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
+from cato.data.training_range import (
+    MIN_SAMPLES,
+    TrainingRange,
+    fit_range,
+    load_range,
+    save_range,
+)
 from cato.errors import InputError
 from cato.inference.conformal import (
     Band,
@@ -46,6 +53,9 @@ NODES_AT_ONCE = 2**19  # Bounds the memory of large meshes.
 SCALE_SAMPLES = 64  # Training samples whose errors give the local scale of the band.
 SOLVER_SAMPLES = 5  # Samples on which the solver is timed.
 ALL_OUTPUTS = "all outputs"  # Name of the error over all outputs jointly.
+LEARNT = 0.95
+"""A model with a larger share of the training mean's error has learnt next to nothing."""
+NOT_LEARNT = "no better than the training mean"
 ERRORS = ("relative_l2", "median", "p90", "worst", "mean_predictor")
 """Figures of a field, and of all outputs jointly."""
 ALL_ERRORS = ("headline", "fields", *ERRORS)
@@ -111,6 +121,11 @@ class Evaluation:
         """Error of each sample in the field that matters most."""
         return self.errors if self.headline is None else self.field_errors[self.headline]
 
+    @property
+    def remark(self) -> str:
+        """What a picture of the model must say, if it is no better than the training mean."""
+        return "" if has_learnt(headline_figures(self.to_dict())) else f" ({NOT_LEARNT})"
+
     def to_dict(self) -> dict[str, Any]:
         """JSON-ready figures."""
         return {
@@ -153,6 +168,15 @@ def errors_by_field(figures: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     headline = figures.get("headline")
     first = {} if headline is None else {headline: fields[headline]}
     return first | {ALL_OUTPUTS: figures} | fields
+
+
+def has_learnt(figures: Mapping[str, Any]) -> bool:
+    """Whether a model is clearly better than the training mean, or the mean's error is unknown.
+
+    `figures` are those of one field. A picture or table of a model that is not says so.
+    """
+    error, mean = figures["relative_l2"], figures.get("mean_predictor")
+    return mean is None or (error is not None and error < LEARNT * mean)
 
 
 def headline_figures(figures: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -205,7 +229,8 @@ class EvaluatedRun(NamedTuple):
 def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -> EvaluatedRun:
     """Evaluate the best weights of a run, time the solver for comparison, and write the figures.
 
-    On the mesh of the training the band is calibrated, if it is not yet, and its coverage measured.
+    On the mesh of the training the band is calibrated and the training range fitted, if they are
+    not yet, and their rates measured on the test split: coverage and false alarms.
     User data have no solver to time. `resolution` is the nodes per side, if it differs from the
     training's.
     """
@@ -217,7 +242,15 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     data = splits.datasets[split]
     evaluation = evaluate(surrogate, data, train_mean(splits) if resolution is None else None)
     band = calibrate(run, surrogate, splits) if resolution is None else None
-    promise = None
+    known = training_range(run, splits) if resolution is None else None
+    promise, alarms = None, None
+    if known is not None and split == "test":
+        is_outside = known.scores(data) > known.threshold
+        alarms = {
+            "nominal_false_alarms": known.nominal,
+            "false_alarms": float(is_outside.mean()),
+            "num_samples": known.num_samples,
+        }
     if band is not None and split == "test":
         errors = evaluation.solutions - data.targets
         promise = band.figures(errors, data.mask, run.problem.outputs)
@@ -233,6 +266,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         **evaluation.to_dict(),
         "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
         "band": promise,
+        "training_range": alarms,
         "threads": torch.get_num_threads(),
     }
     suffix = ("" if split == "test" else f"-{split}") + (f"-r{resolution}" if resolution else "")
@@ -307,11 +341,23 @@ def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
     return band
 
 
+def training_range(run: Run, splits: Splits) -> TrainingRange | None:
+    """The range of the training inputs of a run, saved in its folder; None for too few samples."""
+    known = load_range(run.source, run.problem, run.id)
+    if known is None:
+        known = fit_range(splits.train, splits.validation)
+        if known is None:
+            note(f"no training range: it needs {MIN_SAMPLES} training samples")
+        else:
+            save_range(run.folder, known, run.id)
+    return known
+
+
 def solver_seconds(spec: DataSpec, split: str) -> float:
-    """Median time of the numerical solver for one sample, on one core."""
-    seconds = []
-    for index in range(min(SOLVER_SAMPLES, spec.counts[split])):
-        began = time.perf_counter()
-        generate_sample(spec, split, index)
-        seconds.append(time.perf_counter() - began)
-    return median(seconds)
+    """Median time of the numerical solver for one sample, on one core.
+
+    That of the job that a model does: from its inputs to the targets, without drawing the inputs.
+    """
+    indices = range(min(SOLVER_SAMPLES, spec.counts[split]))
+    timed = [generate_sample(spec, split, index).seconds for index in indices]
+    return median(seconds for seconds in timed if seconds is not None)

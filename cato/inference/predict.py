@@ -15,12 +15,13 @@ import numpy as np
 import torch
 
 from cato.benchmarks import fields_of, headline_of
+from cato.data.training_range import TrainingRange, Verdict, judge, load_range
 from cato.errors import InputError
 from cato.inference.conformal import Band, num_nodes_needed
 from cato.inference.evaluate import band_of, samples_at_once
 from cato.physics.metrics import relative_l2
 from cato.problem import Problem
-from cato.progress import progress_bar
+from cato.progress import note, progress_bar
 from cato.runs.folder import Run
 from cato.runs.load import load_surrogate
 from cato.sandbox import parse
@@ -31,13 +32,18 @@ from cato.user_data.read import files_of, read_samples
 from cato.user_data.samples import UserSample, UserSamples
 from cato.user_data.write import default_target, require_writable, write_predictions
 
+INSIDE = "inside_training_range"
+CODES = {"inside": 1, "outside": 0, "unknown": -1}
+"""Verdicts as numbers in files."""
+
 
 def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str, Any]:
     """Solve for the samples of a file or folder and write the solutions in the same format.
 
     In the documented layout the new file gets `outputs`, `bands` if the run has a band, and if the
     source has `targets` the relative `errors` of the samples. Named fields NAME become
-    NAME_predicted, NAME_band and, with targets, NAME_error at every node.
+    NAME_predicted, NAME_band and, with targets, NAME_error at every node. `inside_training_range`
+    is 1 or 0 for every sample (−1 if it is not known); the band of a sample outside is NaN.
 
     The best weights of the run are used. The target is next to the source by default.
     """
@@ -50,12 +56,15 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     samples = _samples(run, surrogate, source, naming)
     _require_fit(run.problem, samples)
     band = band_of(run, surrogate.step)
-    predictions, seconds = predict_samples(surrogate, samples, band)
+    known = load_range(run.source, run.problem, run.id)
+    predictions, seconds = predict_samples(surrogate, samples, band, known)
+    _tell_outside(predictions)
     write_predictions(target, naming, samples, _written(run.problem, naming, predictions))
     return {
         "path": str(target),
         "num_samples": len(predictions),
         "seconds_per_sample": seconds,
+        "training_range": _range_figures(predictions),
         **_figures(run.problem, predictions),
     }
 
@@ -67,7 +76,9 @@ class SamplePrediction:
     problem: Problem
     sample: UserSample
     values: np.ndarray
-    half_width: np.ndarray | None  # Of the conformal band, if the run has one for this mesh.
+    verdict: Verdict
+    half_width: np.ndarray | None
+    """Of the conformal band, if the run has one for this mesh and the sample is not outside."""
 
     @property
     def error(self) -> np.ndarray | None:
@@ -94,28 +105,37 @@ class SamplePrediction:
 
 
 def predict_samples(
-    surrogate: Surrogate, samples: UserSamples, band: Band | None
+    surrogate: Surrogate, samples: UserSamples, band: Band | None, known: TrainingRange | None
 ) -> tuple[list[SamplePrediction], float]:
     """The predictions for all samples, batched by mesh, and the seconds per sample."""
     problem = surrogate.problem
-    _solve(surrogate, samples.samples[:1])  # compiles and allocates
+    first = samples.samples[:1]
+    _solve(surrogate, first, _arrays(problem, first))  # compiles and allocates
     predictions: list[SamplePrediction] = []
-    began = time.perf_counter()
+    seconds = 0.0
     with progress_bar("predicting", len(samples)) as bar:
         while len(predictions) < len(samples):
             group = _batch(samples.samples[len(predictions) :])
-            solutions = _solve(surrogate, group)
-            for sample, solution in zip(group, solutions, strict=True):
+            arrays = _arrays(problem, group)
+            began = time.perf_counter()
+            solutions = _solve(surrogate, group, arrays)
+            seconds += time.perf_counter() - began
+            verdicts = judge(known, problem, *arrays)
+            for sample, solution, verdict in zip(group, solutions, verdicts, strict=True):
                 values = _on_mesh(problem, sample, solution)
-                width = None if band is None else band.on_mesh(problem, sample.mesh)
-                predictions.append(SamplePrediction(problem, sample, values, width))
+                width = None
+                if band is not None and verdict.has_band:
+                    width = band.on_mesh(problem, sample.mesh)
+                predictions.append(SamplePrediction(problem, sample, values, verdict, width))
             bar(len(predictions))
-    return predictions, (time.perf_counter() - began) / len(samples)
+    return predictions, seconds / len(samples)
 
 
-def _solve(surrogate: Surrogate, group: list[UserSample]) -> np.ndarray:
+def _solve(
+    surrogate: Surrogate, group: list[UserSample], arrays: tuple[np.ndarray, np.ndarray]
+) -> np.ndarray:
     try:
-        return surrogate.predict(*_arrays(surrogate.problem, group))
+        return surrogate.predict(*arrays)
     except NotFinite as error:
         origin = group[error.sample].origin
         raise InputError(f"{origin}: the prediction is not finite: {error.reason}") from None
@@ -225,14 +245,21 @@ def _written(
 ) -> dict[str, list[np.ndarray]]:
     """Arrays of the new file by name."""
     values = [p.values for p in predictions]
-    widths = [p.half_width for p in predictions if p.half_width is not None]
+    has_band = any(p.half_width is not None for p in predictions)
+    widths = [
+        np.full_like(p.values, np.nan) if p.half_width is None else p.half_width
+        for p in predictions
+    ]
     errors = [p.error for p in predictions if p.error is not None]
-    has_band, has_truth = len(widths) == len(predictions), len(errors) == len(predictions)
+    has_truth = len(errors) == len(predictions)
+    written: dict[str, list[np.ndarray]] = {}
+    if any(p.verdict.kind != "unknown" for p in predictions):
+        written[INSIDE] = [np.asarray(CODES[p.verdict.kind], np.int8) for p in predictions]
     if naming.is_layout:
         relative = [np.asarray(p.relative_l2(), np.float32) for p in predictions]
         bands = {"bands": widths} if has_band else {}
-        return {"outputs": values} | bands | ({"errors": relative} if has_truth else {})
-    written = {}
+        errors_of = {"errors": relative} if has_truth else {}
+        return {"outputs": values} | bands | errors_of | written
     for name in naming.targets:
         field, channels = name.field, _channels(name.field, problem.outputs)
         written[f"{field}_predicted"] = [array[..., channels] for array in values]
@@ -251,6 +278,27 @@ def _channels(field: str, outputs: tuple[str, ...]) -> list[int]:
         if output == field
         or (output.startswith(f"{field}_") and output[len(field) + 1 :].isdecimal())
     ]
+
+
+def _tell_outside(predictions: list[SamplePrediction]) -> None:
+    """Note samples outside the training range, with the reason for the first."""
+    outside = [p for p in predictions if p.verdict.kind == "outside"]
+    if outside:
+        first = outside[0]
+        note(
+            f"{len(outside)} of {len(predictions)} samples are outside the training range and have "
+            f"no band; {first.sample.origin}: {first.verdict.reason}"
+        )
+
+
+def _range_figures(predictions: list[SamplePrediction]) -> dict[str, Any]:
+    """How many samples have which verdict, and the reasons for those outside."""
+    kinds = [p.verdict.kind for p in predictions]
+    counts = {kind: kinds.count(kind) for kind in CODES if kind in kinds}
+    reasons = {
+        p.sample.origin: p.verdict.reason for p in predictions if p.verdict.kind == "outside"
+    }
+    return counts | ({"reasons": reasons} if reasons else {})
 
 
 def _figures(problem: Problem, predictions: list[SamplePrediction]) -> dict[str, Any]:
@@ -276,7 +324,7 @@ def _figures(problem: Problem, predictions: list[SamplePrediction]) -> dict[str,
             "offsets": dict(zip(problem.outputs, problem.offsets, strict=False)) or None,
         }
     widths = [p.half_width for p in predictions if p.half_width is not None]
-    if len(widths) == len(predictions):
+    if widths:
         means = np.mean([w.reshape(-1, w.shape[-1]).mean(0) for w in widths], axis=0)
         figures["mean_half_width"] = dict(zip(problem.outputs, means.tolist(), strict=True))
     covered = [c for c in (p.is_covered() for p in predictions) if c is not None]

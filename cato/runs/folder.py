@@ -6,6 +6,7 @@ log.jsonl           one line per epoch
 checkpoints/        see `cato.runs.checkpoint`
 evaluation.json     written by `cato evaluate`
 band.safetensors    half-width of the conformal band, see `cato.inference.conformal`
+range.safetensors   range of the training inputs, see `cato.data.training_range`
 report.html         written by `cato report`, with its figures as PNG files in figures/
 
 The id of a run, drawn when it is created, is part of the checksum of each of these files that a

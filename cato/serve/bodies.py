@@ -49,7 +49,7 @@ class Format:
 
     media_type: str
     decode: Callable[[bytes, int], Body]  # of the bytes, and the limit of uncompressed bytes
-    encode: Callable[[ServedModel, PredictResult, Body], bytes]
+    encode: Callable[[PredictRequest, PredictResult, Body], bytes]
 
 
 def format_for(content_type: str) -> Format:
@@ -193,7 +193,7 @@ def _require_known(names: Iterable[str]) -> None:
             raise InputError(f"unknown field {name[:80]!r}; known fields are {', '.join(FIELDS)}")
 
 
-def encode_json(model: ServedModel, result: PredictResult, body: Body) -> bytes:
+def encode_json(request: PredictRequest, result: PredictResult, body: Body) -> bytes:
     """The response as JSON, flat if the request was."""
 
     def to_list(array: np.ndarray) -> Any:
@@ -201,19 +201,21 @@ def encode_json(model: ServedModel, result: PredictResult, body: Body) -> bytes:
             return array.tolist()
         return {"shape": list(array.shape), "values": array.ravel().tolist()}
 
-    fields = _fields(model, result)
+    fields = _fields(request, result)
     return json.dumps(fields, default=to_list, allow_nan=False, separators=(",", ":")).encode()
 
 
-def encode_npz(model: ServedModel, result: PredictResult, body: Body) -> bytes:
+def encode_npz(request: PredictRequest, result: PredictResult, body: Body) -> bytes:
     """The response as an .npz file; no array needs pickle."""
     stream = io.BytesIO()
-    np.savez(stream, allow_pickle=False, **_fields(model, result))
+    np.savez(stream, allow_pickle=False, **_fields(request, result))
     return stream.getvalue()
 
 
-def _fields(model: ServedModel, result: PredictResult) -> dict[str, Any]:
-    """The response, with the conformal band if the model has one for this mesh."""
+def _fields(request: PredictRequest, result: PredictResult) -> dict[str, Any]:
+    """The response, with verdicts, and the conformal band if it holds for all samples."""
+    model = request.model
+    verdicts = model.verdicts(request.inputs, request.coords)
     fields = {
         "model": model.name,
         "version": model.version,
@@ -221,8 +223,10 @@ def _fields(model: ServedModel, result: PredictResult) -> dict[str, Any]:
         "seconds": result.seconds,
         "batch": result.batch,
         "outputs": result.outputs,
+        "verdicts": [verdict.kind for verdict in verdicts],
+        "reasons": [verdict.reason for verdict in verdicts],
     }
-    if model.band is not None:
+    if model.band is not None and all(verdict.has_band for verdict in verdicts):
         mesh = result.outputs.shape[-1 - len(model.problem.shape) : -1]
         bands = model.band.on_mesh(model.problem, mesh)
         fields |= {} if bands is None else {"bands": bands}

@@ -10,7 +10,7 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -23,7 +23,7 @@ from cato.benchmarks import BENCHMARKS, editor_for
 from cato.benchmarks.editor import Editor, ModelInputs
 from cato.errors import InputError
 from cato.files import to_json
-from cato.inference.evaluate import errors_by_field
+from cato.inference.evaluate import errors_by_field, has_learnt
 from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.jobs import SolverJob, SolverJobs
 from cato.serve.models import ServedModel
@@ -34,6 +34,13 @@ MEDIA_TYPE = "application/octet-stream"
 CACHE_SIZE = 16  # Number of cached inputs that a solver computed.
 
 router = APIRouter(prefix="/explorer", include_in_schema=False)
+
+
+class ComputedInputs(NamedTuple):
+    """Inputs of a model."""
+
+    inputs: ModelInputs
+    seconds: float | None = None  # time of the solver for them, if it took part
 
 
 class Exploration:
@@ -47,7 +54,7 @@ class Exploration:
             if (editor := editor_for(model.problem, model.about.get("scale"))) is not None
         }
         # Cached inputs that a solver computed, newest last.
-        self.inputs: OrderedDict[tuple[str, bytes], ModelInputs] = OrderedDict()
+        self.inputs: OrderedDict[tuple[str, bytes], ComputedInputs] = OrderedDict()
 
     def find(self, name: str) -> tuple[ServedModel, Editor]:
         """The model with this name, and its editor."""
@@ -101,6 +108,7 @@ async def list_benchmarks(exploration: Exploring) -> dict[str, Any]:
                 "model": model.about.get("model", type(model.surrogate.model).__name__),
                 "scale": model.about.get("scale"),
                 "testErrors": _test_errors(model),
+                "falseAlarms": (model.about.get("training_range") or {}).get("false_alarms"),
                 "editor": editor.describe(),
             }
         )
@@ -111,7 +119,14 @@ def _test_errors(model: ServedModel) -> list[dict[str, Any]]:
     """Errors by field as the page shows them; none if the model was not evaluated."""
     figures = model.about.get("test_error")
     return [
-        {"field": field, "error": found["relative_l2"], "mean": found["mean_predictor"]}
+        {
+            "field": field,
+            "error": found["relative_l2"],
+            "mean": found["mean_predictor"],
+            "median": found.get("median"),
+            "worst": found.get("worst"),
+            "hasLearnt": has_learnt(found),
+        }
         for field, found in (errors_by_field(figures) if figures else {}).items()
     ]
 
@@ -120,13 +135,13 @@ def _test_errors(model: ServedModel) -> list[dict[str, Any]]:
 async def draw(
     name: str, exploration: Exploring, service: Serving, seed: int | None = None
 ) -> Response:
-    """Values of a random input; without a seed those of the neutral input."""
+    """Values of a random input; without a seed those of the first input."""
     _, editor = exploration.find(name)
     if seed is not None and not 0 <= seed < 2**53:
         raise InputError(f"the seed must be from 0 to 2^53; got {seed}")
 
     def draw_values() -> np.ndarray:
-        return editor.neutral() if seed is None else editor.draw(np.random.default_rng(seed))
+        return editor.first() if seed is None else editor.draw(np.random.default_rng(seed))
 
     values = await service.run_in_executor(draw_values)
     return Response(_pack({}, {"values": values}), media_type=MEDIA_TYPE)
@@ -140,11 +155,17 @@ async def predict(
     model, editor = exploration.find(name)
     async with service.admit(request) as read_body:
         values = _values(request, await read_body(), editor)
-        inputs = await _model_inputs(exploration, service, editor, values)
+        inputs, seconds = await _model_inputs(exploration, service, editor, values)
         coords = None if model.has_coords else inputs.coords[None]
         arrays = PredictRequest(model, inputs.inputs[None], coords)
         result = await service.predict(arrays, request)
-        body = await service.run_in_executor(_encode, model, editor, inputs, result)
+        verdict = (await service.run_in_executor(model.verdicts, arrays.inputs, arrays.coords))[0]
+        facts = {
+            "seconds": result.seconds,
+            "inputsSeconds": seconds,
+            **verdict.to_dict(),
+        }
+        body = await service.run_in_executor(_encode, facts, model, editor, inputs, result)
     return Response(body, media_type=MEDIA_TYPE)
 
 
@@ -203,10 +224,10 @@ def _values(request: Request, body: bytes, editor: Editor) -> np.ndarray:
 
 async def _model_inputs(
     exploration: Exploration, service: Service, editor: Editor, values: np.ndarray
-) -> ModelInputs:
+) -> ComputedInputs:
     """Inputs of the model, computed by a solver process if that takes long."""
     if not editor.needs_solver:
-        return await service.run_in_executor(editor.model_inputs, values)
+        return ComputedInputs(await service.run_in_executor(editor.model_inputs, values))
     cache = exploration.inputs
     key = repr((editor.benchmark.name, editor.parameters)), values.tobytes()
     if key not in cache:
@@ -216,14 +237,18 @@ async def _model_inputs(
         except asyncio.CancelledError:
             await asyncio.to_thread(job.cancel)
             raise
-        cache[key] = ModelInputs(**solution.arrays)
+        cache[key] = ComputedInputs(ModelInputs(**solution.arrays), solution.seconds)
         if len(cache) > CACHE_SIZE:
             cache.popitem(last=False)
     return cache[key]
 
 
 def _encode(
-    model: ServedModel, editor: Editor, inputs: ModelInputs, result: PredictResult
+    facts: dict[str, Any],
+    model: ServedModel,
+    editor: Editor,
+    inputs: ModelInputs,
+    result: PredictResult,
 ) -> bytes:
     arrays = {"outputs": result.outputs[0], "coords": inputs.coords}
     if inputs.inputs.size:
@@ -233,7 +258,7 @@ def _encode(
         arrays["chart"] = chart.reshape(inputs.coords.shape).cpu().numpy()
     if (triangles := editor.triangles()) is not None:
         arrays["triangles"] = triangles
-    return _pack({"seconds": result.seconds}, arrays)
+    return _pack(facts, arrays)
 
 
 def _pack(facts: dict[str, Any], arrays: dict[str, np.ndarray]) -> bytes:

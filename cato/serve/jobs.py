@@ -36,7 +36,7 @@ class Solution:
     """Result of a job."""
 
     arrays: dict[str, np.ndarray]  # `inputs` and `coords`, or `targets`
-    seconds: float  # run time of the solver
+    seconds: float  # run time of the solver, for the job that a model does
     is_compiled: bool  # whether code had to be compiled first
 
 
@@ -169,14 +169,15 @@ def run_task(editor: Editor, task: Task, values: np.ndarray) -> Solution:
         import_module(f"{folder}.solver")  # not part of the run time
     started = time.perf_counter()
     try:
-        arrays: dict[str, Any] = (
-            editor.model_inputs(values)._asdict()
-            if task == "inputs"
-            else {"targets": editor.solve(values).targets}
-        )
+        if task == "inputs":
+            arrays: dict[str, Any] = editor.model_inputs(values)._asdict()
+            seconds = time.perf_counter() - started
+        else:
+            sample, seconds = editor.solve(values)
+            arrays = {"targets": sample.targets}
     except Rejected as rejected:
         raise InputError(f"the solver has no solution for this input: {rejected}") from None
-    return Solution(arrays, time.perf_counter() - started, bool(compilations))
+    return Solution(arrays, seconds, bool(compilations))
 
 
 @functools.cache

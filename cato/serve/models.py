@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from cato.benchmarks import BENCHMARKS
+from cato.data.training_range import TrainingRange, Verdict, judge, load_range
 from cato.errors import InputError
 from cato.inference.conformal import Band
 from cato.inference.evaluate import ALL_ERRORS, band_of, read_evaluation
@@ -32,6 +33,7 @@ class ServedModel:
     surrogate: Surrogate
     about: dict[str, Any]  # JSON-ready details for clients: architecture, benchmark, test errors
     band: Band | None = None  # conformal band, if the run has one
+    training_range: TrainingRange | None = None  # of the inputs, if the run has one
 
     @property
     def problem(self) -> Problem:
@@ -49,6 +51,13 @@ class ServedModel:
         for name, tensor in sorted(self.surrogate.state_dict().items()):
             checksum.update(name.encode() + tensor.cpu().contiguous().numpy().tobytes())
         return checksum.hexdigest()[:12]
+
+    def verdicts(self, inputs: np.ndarray, coords: np.ndarray | None) -> list[Verdict]:
+        """Whether validated samples are inside the training range; coordinates as in a request."""
+        if coords is None:
+            assert self.surrogate.coords is not None
+            coords = self.surrogate.coords.cpu().numpy().reshape(*self.problem.shape, -1)
+        return judge(self.training_range, self.problem, inputs, coords)
 
     def describe(self) -> dict[str, Any]:
         """Everything needed to call the model; see `routes.ModelDescription`."""
@@ -119,7 +128,8 @@ def load_model(argument: str) -> ServedModel:
         )
     surrogate = load_surrogate(run)
     step = surrogate.step
-    return ServedModel(name, surrogate, _about(run, step), band_of(run, step))
+    known = load_range(run.source, run.problem, run.id)
+    return ServedModel(name, surrogate, _about(run, step), band_of(run, step), known)
 
 
 def _about(run: Run, step: int | None) -> dict[str, Any]:
@@ -136,5 +146,5 @@ def _about(run: Run, step: int | None) -> dict[str, Any]:
         about |= {"title": benchmark.title, "description": benchmark.description}
     if (figures := read_evaluation(run, step)) is not None:
         about["test_error"] = {key: figures.get(key) for key in ALL_ERRORS}
-        about["band"] = figures.get("band")
+        about |= {key: figures.get(key) for key in ("band", "training_range")}
     return about

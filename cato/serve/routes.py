@@ -94,10 +94,14 @@ class Prediction(BaseModel):
         description="(samples, mesh axes, channels); time-dependent problems have frames after "
         "samples."
     )
+    verdicts: list[Literal["inside", "outside", "unknown"]] = Field(
+        description="For each sample, whether it is inside the range of the training inputs."
+    )
+    reasons: list[str] = Field(description="For each sample, why it is not inside; else empty.")
     bands: Array | None = Field(
         None,
         description="Half-width of the conformal band, the same for all samples; omitted if the "
-        "model has none for this mesh.",
+        "model has none for this mesh, or if a sample is outside the training range.",
     )
 
 
@@ -172,7 +176,7 @@ async def predict(name: str, request: Request, service: Serving) -> Response:
             body = await service.run_in_executor(form.decode, content, settings.max_body_bytes)
             arrays = await service.run_in_executor(validate, body.arrays, model, settings)
         result = await service.predict(arrays, request)
-        content = await service.run_in_executor(form.encode, model, result, body)
+        content = await service.run_in_executor(form.encode, arrays, result, body)
     return Response(content, media_type=form.media_type)
 
 

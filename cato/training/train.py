@@ -14,7 +14,7 @@ from torch import nn
 
 from cato.data.dataset import Splits
 from cato.errors import Diverged, InputError, Interrupted
-from cato.inference.evaluate import calibrate
+from cato.inference.evaluate import calibrate, training_range
 from cato.memory import require_memory
 from cato.models.contract import Operator
 from cato.models.registry import model_class, num_parameters
@@ -237,10 +237,12 @@ def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
     elif not training.fit():
         resume = f"`cato train --resume {run.folder}`"
         raise Interrupted(f"stopped and saved; continue with {resume}")
-    if run.config.data.file is not None and is_first:
-        _note_changes(run.config.data)
-        # Its data may be gone when the run predicts, so the band is calibrated now.
-        calibrate(run, load_surrogate(run), splits)
+    if is_first:
+        training_range(run, splits)
+        if run.config.data.file is not None:
+            _note_changes(run.config.data)
+            # Its data may be gone when the run predicts, so the band is calibrated now.
+            calibrate(run, load_surrogate(run), splits)
     return run
 
 

@@ -12,8 +12,10 @@ from cato.benchmarks import get_benchmark, view_of
 from cato.files import atomic_write, to_json
 from cato.inference.evaluate import (
     ALL_OUTPUTS,
+    NOT_LEARNT,
     errors_by_field,
     evaluate_run,
+    has_learnt,
     headline_figures,
 )
 from cato.models.registry import model_class
@@ -44,6 +46,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
     for label, index in chosen.items():
         title = f"{label} sample: number {index}, error{of_headline} {100 * errors[index]:.2f} %"
+        title += evaluation.remark
         figures[f"sample-{label}"] = sample_figure(surrogate, test, index, title)
     chart = chart_figure(surrogate, test)
     if chart is not None:
@@ -61,6 +64,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         images={name: _save(figure, run.folder, name) for name, figure in figures.items()},
         band=metrics["band"],
         band_widths=_band_widths(metrics["band"]),
+        training_range=metrics["training_range"],
         chart_description=describe_chart(surrogate) if chart is not None else "",
         command=run.command,
         environment={
@@ -104,7 +108,8 @@ def _verdict(metrics: dict[str, Any]) -> str:
     error = (
         f"Test error{_of_headline(metrics)} {_percent(shown['relative_l2'])} "
         f"(relative L2, mean of {metrics['num_samples']} held-out samples"
-        f"{_compared(shown)}); {1000 * surrogate:.3g} ms per sample"
+        f"{_compared(shown)}{'' if has_learnt(shown) else f': the model is {NOT_LEARNT}'}); "
+        f"{1000 * surrogate:.3g} ms per sample"
     )
     if solver is None:
         return f"{error}. The time of the solver that produced the data is not known."

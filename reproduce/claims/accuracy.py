@@ -12,7 +12,7 @@ from statistics import mean
 from typing import NamedTuple
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
-from cato.inference.evaluate import ALL_OUTPUTS
+from cato.inference.evaluate import ALL_OUTPUTS, has_learnt
 from cato.models.registry import model_class
 from reproduce.experiment import OURS
 from reproduce.paper import PAPER, PaperNumbers
@@ -30,7 +30,6 @@ from reproduce.verdicts import (
     check_observed,
     combine,
     compare_to_rivals,
-    has_learnt,
     is_positive,
 )
 

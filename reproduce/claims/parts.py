@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 from statistics import mean
 
 from cato.benchmarks import get_benchmark
+from cato.inference.evaluate import has_learnt
 from reproduce.results import Row, by_benchmark, percent, setting_of
 from reproduce.studies.ablation import RECIPE
 from reproduce.studies.chart import PAPER_DIMENSION, PAPER_ERRORS, PAPER_SHARES, one_dimensional
@@ -13,7 +14,6 @@ from reproduce.verdicts import (
     combine,
     compare_errors,
     compare_to_rivals,
-    has_learnt,
     is_positive,
 )
 

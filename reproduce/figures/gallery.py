@@ -18,6 +18,7 @@ from matplotlib.figure import Figure
 from cato.benchmarks import view_of
 from cato.benchmarks.view import is_deformed
 from cato.files import atomic_write
+from cato.inference.evaluate import NOT_LEARNT
 from cato.viz.fields import (
     ERROR,
     colour_bar,
@@ -56,11 +57,17 @@ class Answer(NamedTuple):
     case: Case
     error: float
     """Relative L2 error."""
+    is_learnt: bool = True
+    """Whether the model is better than the training mean."""
 
     @property
     def title(self) -> str:
-        """Name and error."""
-        return f"{self.name}, error {self.error:.2%}"
+        """Name and error, and whether it says anything."""
+        return f"{self.name}, error {self.error:.2%}{self.remark}"
+
+    @property
+    def remark(self) -> str:
+        return "" if self.is_learnt else f"\n{NOT_LEARNT}"
 
     @property
     def frame_errors(self) -> np.ndarray:
@@ -142,7 +149,7 @@ def _strips(answers: Sequence[Answer], title: str) -> Figure:
         values[0, 0].set_ylabel("truth", fontsize=9)
         for answer, above, below in zip(answers, values[1:, 0], errors[:, 0], strict=True):
             above.set_ylabel(answer.name, fontsize=9)
-            below.set_ylabel(f"{answer.name}\nerror {answer.error:.2%}", fontsize=9)
+            below.set_ylabel(f"{answer.name}\nerror {answer.error:.2%}{answer.remark}", fontsize=9)
     return figure
 
 

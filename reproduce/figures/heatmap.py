@@ -12,10 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
 from cato.benchmarks import BENCHMARKS
+from cato.inference.evaluate import has_learnt
 from cato.models.registry import model_class
 from reproduce.results import Row, by_headline, setting_of, title_with_field
 from reproduce.studies.compare import family, mean_ranks
-from reproduce.verdicts import has_learnt
 
 WORST = 4.0
 """Errors of this many times the best, or more, have the last colour."""

@@ -17,7 +17,7 @@ import torch
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import read_json, write_json
-from cato.inference.evaluate import ALL_OUTPUTS, evaluate, solver_seconds
+from cato.inference.evaluate import ALL_OUTPUTS, evaluate, solver_seconds, train_mean
 from cato.models.registry import default_model, model_class
 from cato.progress import note
 from cato.runs.folder import Run
@@ -182,14 +182,16 @@ def _times(run: Run) -> dict[str, float]:
 
 def draw_median(run: Run, path: Path) -> None:
     """Draw the test sample on which a run has its median error."""
-    surrogate, test = load_surrogate(run), load_splits(run.config).test
-    evaluation = evaluate(surrogate, test, None)
+    surrogate, splits = load_surrogate(run), load_splits(run.config)
+    test = splits.test
+    evaluation = evaluate(surrogate, test, train_mean(splits))
     errors, field = evaluation.headline_errors, evaluation.headline
     index = median_sample(errors)
     model, benchmark = model_class(run.config.model_name), get_benchmark(run.config.benchmark)
     title = (
         f"{model.title} on {benchmark.title}: test sample {index}, "
         f"error{f' of the {field}' if field else ''} {errors[index]:.2%}"
+        f"{evaluation.remark}"
     )
     save_figure(sample_figure(surrogate, test, index, title), path)
 

@@ -12,7 +12,14 @@ from torch import Tensor
 
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
-from cato.inference.evaluate import ALL_OUTPUTS, evaluate, headline_figures, train_mean
+from cato.inference.evaluate import (
+    ALL_OUTPUTS,
+    NOT_LEARNT,
+    evaluate,
+    has_learnt,
+    headline_figures,
+    train_mean,
+)
 from cato.models.registry import default_model, model_class
 from cato.progress import progress_bar
 from cato.runs.folder import Run, open_run
@@ -84,7 +91,12 @@ def _show(benchmark: str, runs: Mapping[str, Run], out: Path) -> dict[str, Any]:
     errors = {name: evaluation.headline_errors for name, evaluation in found.items()}
     index = median_sample(errors[ours])
     answers = [
-        Answer(model_class(name).title, case_of(test, index, model), errors[name][index].item())
+        Answer(
+            model_class(name).title,
+            case_of(test, index, model),
+            errors[name][index].item(),
+            has_learnt(headline_figures(found[name].to_dict())),
+        )
         for name, model in surrogates.items()
     ]
     field = found[ours].headline
@@ -131,7 +143,7 @@ def page(results: Row) -> dict[str, Any]:
             [
                 model_class(name).title,
                 f"{row['errors'][name]:.2%}",
-                f"{row['mean_errors'][name]:.2%}",
+                f"{row['mean_errors'][name]:.2%}{_remark(row, name)}",
                 "" if name == ours else f"{row['beaten'][name]:.0%}",
             ]
             for name in names
@@ -148,6 +160,12 @@ def page(results: Row) -> dict[str, Any]:
             }
         )
     return {"benchmarks": benchmarks}
+
+
+def _remark(row: Row, name: str) -> str:
+    """Whether a model is no better than the training mean."""
+    mean = {"relative_l2": row["mean_errors"][name], "mean_predictor": row["mean_predictor"]}
+    return "" if has_learnt(mean) else f", {NOT_LEARNT}"
 
 
 def _field(row: Row) -> str:

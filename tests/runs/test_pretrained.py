@@ -77,7 +77,7 @@ def test_only_what_a_prediction_needs_is_shipped(name):
     assert len(best) == 1
     weights = f"checkpoints/{best[0]}"
     assert set(files_in(PRETRAINED / name)) == {
-        *("run.json", "log.jsonl", "evaluation.json", "band.safetensors"),
+        *("run.json", "log.jsonl", "evaluation.json", "band.safetensors", "range.safetensors"),
         *(f"{weights}.json", f"{weights}.safetensors"),
     }
     with safe_open(PRETRAINED / name / f"{weights}.safetensors", "pt") as file:
@@ -127,7 +127,7 @@ def test_loading_by_name_gives_a_model_that_predicts(name, tmp_path, monkeypatch
 def error_of_fresh_sample(name, index):
     """The error on one test sample, drawn and solved anew."""
     run = open_run(PRETRAINED / name)
-    sample, _ = generate_sample(data_spec(run.config), "test", index)
+    sample = generate_sample(data_spec(run.config), "test", index).sample
     coords = sample.coords
     if coords is None:
         coords = load_surrogate(run).coords.numpy().reshape(*run.problem.shape, -1)

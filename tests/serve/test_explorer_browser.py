@@ -118,6 +118,8 @@ def test_every_benchmark_is_shown_with_prediction_and_chart_on_any_screen(visit,
     chosen = page.locator('#benchmarks [aria-pressed="true"]')
     assert chosen.inner_text() == BENCHMARKS[benchmark].title
     assert re.search(r"\d+ ms by the model", page.inner_text("#speed"))
+    assert page.get_attribute("#range", "data-verdict") == "unknown"  # of an untrained model
+    assert "training range" in page.inner_text("#range")
     for canvas in page.locator("#prediction canvas, #charts canvas").all():
         colours = canvas.evaluate(
             "c => new Set(new Uint32Array(c.getContext('2d')"
@@ -209,7 +211,27 @@ def test_the_keyboard_paints(visit):
     for key in ("ArrowLeft", "ArrowUp", "]", "x", "x", " "):
         page.keyboard.press(key)
     assert has_changed(page, medium, "#editor canvas")
+    page.wait_for_timeout(500)
+    if picture(page) == before:  # this material was there already
+        for key in ("x", " "):
+            page.keyboard.press(key)
     assert has_changed(page, before)
+
+
+def test_colours_stay_while_one_input_is_edited(visit):
+    page = visit("airfoil")
+    legend = lambda: re.sub("[≤≥ ]", "", page.inner_text("#prediction .legend"))  # noqa: E731
+    before, shown = picture(page), legend()
+    handle = page.locator(".handle").nth(3)
+    handle.focus()
+    for _ in range(8):
+        page.keyboard.press("PageUp")
+    assert has_changed(page, before)
+    assert legend() == shown
+    page.click("#draw")
+    wait_until(page, lambda: legend() != shown)
+    page.click("#reset")
+    wait_until(page, lambda: legend() == shown)
 
 
 def test_the_solver_is_asked_and_the_error_shown(visit):

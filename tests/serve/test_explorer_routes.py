@@ -3,6 +3,7 @@
 import asyncio
 import re
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from explored import build_explored, pack, unpack
 from fastapi.testclient import TestClient
 
 from cato.benchmarks import BENCHMARKS
+from cato.data.training_range import load_range
+from cato.runs.folder import open_run
 from cato.serve.app import create_app
 from cato.serve.explorer import PAGE
 from cato.serve.settings import ServeSettings
@@ -66,6 +69,21 @@ def test_a_prediction_is_the_model_on_the_arrays_of_the_values(client, models, n
         chart = model.surrogate.model.chart(seen.flatten(0, -2)[None])[0]
     np.testing.assert_allclose(arrays["chart"], chart.reshape(given.coords.shape), atol=1e-6)
     assert facts["seconds"] > 0
+    assert facts["verdict"] == "unknown"  # of a model without a training range
+    assert facts["inputsSeconds"] is None
+
+
+def test_a_prediction_says_whether_its_input_is_inside(models):
+    run = open_run("darcy")
+    known = load_range(run.source, run.problem, run.id)
+    small = replace(build_explored("darcy", "small"), training_range=known)
+    with TestClient(create_app({"darcy": small})) as client:
+        values = unpack(client.get(f"{API}/models/darcy/draw").content)[1]["values"]
+        facts, _ = unpack(post(client, "models/darcy/predict", values).content)
+        assert (facts["verdict"], facts["reason"]) == ("inside", "")
+        facts, _ = unpack(post(client, "models/darcy/predict", np.zeros_like(values)).content)
+        assert facts["verdict"] == "outside"
+        assert "permeability a" in facts["reason"]
 
 
 def test_frames_come_all_at_once(client):
@@ -76,7 +94,8 @@ def test_frames_come_all_at_once(client):
 
 def test_vortices_are_rolled_out_from_ten_frames_of_the_solver(client):
     values = np.array([1.0, 1.0, 4.0])
-    arrays = unpack(post(client, "models/navier_stokes/predict", values).content)[1]
+    facts, arrays = unpack(post(client, "models/navier_stokes/predict", values).content)
+    assert facts["inputsSeconds"] > 0
     parameters = BENCHMARKS["navier_stokes"].parameters("smoke")
     sample = BENCHMARKS["navier_stokes"].sample(np.random.default_rng(4), parameters)
     np.testing.assert_array_equal(arrays["inputs"], sample.inputs)
@@ -88,6 +107,7 @@ def test_vortices_are_rolled_out_from_ten_frames_of_the_solver(client):
     finally:
         jobs.submit = submit
     np.testing.assert_array_equal(unpack(again.content)[1]["inputs"], sample.inputs)
+    assert unpack(again.content)[0]["inputsSeconds"] == facts["inputsSeconds"]
 
 
 def test_the_solver_is_asked_and_answers_what_the_benchmark_has(client):

@@ -9,6 +9,8 @@ import pytest
 import torch
 from fastapi.testclient import TestClient
 
+from cato.data.dataset import Dataset
+from cato.data.training_range import fit_range
 from cato.inference.conformal import Band, load_band, save_band
 from cato.inference.evaluate import ALL_ERRORS
 from cato.runs.checkpoint import load_checkpoint
@@ -18,6 +20,7 @@ from cato.serve.app import create_app
 from cato.serve.models import load_model, load_models
 from cato.training.train import train
 
+FIELDS = ("outputs", "bands", "verdicts", "reasons")
 SCALES = {"grid": (30, 1), "mesh": (30, 2), "cloud": (1, 1), "rollout": (3, 30, 1)}
 
 
@@ -47,13 +50,14 @@ def asked(client, name, **arrays):
     headers = {"content-type": "application/x-npz"}
     binary = client.post(address, content=stream.getvalue(), headers=headers)
     with np.load(io.BytesIO(binary.content)) as archive:
-        packed = {key: archive[key] for key in ("outputs", "bands") if key in archive.files}
+        packed = {key: archive[key] for key in FIELDS if key in archive.files}
     found = client.post(address, json=flat).json()
     laid_out = {
         key: np.reshape(found[key]["values"], found[key]["shape"])
         for key in ("outputs", "bands")
         if key in found
     }
+    laid_out |= {key: np.array(found[key]) for key in ("verdicts", "reasons")}
     both = {key: np.array(value) for key, value in nested.json().items()}
     return [both, laid_out, packed]
 
@@ -96,6 +100,29 @@ def test_no_band_where_nothing_is_promised(client):
         assert "bands" not in answer
 
 
+def test_every_answer_has_verdicts_and_no_band_if_a_sample_is_outside(models):
+    """In all formats; the other samples of the same request get their band when sent alone."""
+    rng = np.random.default_rng(0)
+    coords = models["grid"].surrogate.coords.numpy()
+    inputs = 1 + rng.random((40, 6, 5, 1))
+    problem = models["grid"].problem
+    data = Dataset.from_arrays(problem, coords.reshape(6, 5, 2), inputs, np.ones((40, 6, 5, 1)))
+    model = replace(models["grid"], band=band_of("grid"), training_range=fit_range(data, None))
+    mixed = np.concatenate([inputs[:2], 3 * inputs[:1]]).astype(np.float32)
+    with TestClient(create_app({"grid": model})) as client:
+        for answer in asked(client, "grid", inputs=mixed):
+            assert answer["verdicts"].tolist() == ["inside", "inside", "outside"]
+            assert answer["reasons"][0] == ""
+            assert "training range" in answer["reasons"][2]
+            assert "bands" not in answer
+        for answer in asked(client, "grid", inputs=mixed[:2]):
+            assert answer["verdicts"].tolist() == ["inside", "inside"]
+            assert "bands" in answer
+    with TestClient(create_app({"grid": models["grid"]})) as client:
+        for answer in asked(client, "grid", inputs=mixed):
+            assert answer["verdicts"].tolist() == ["unknown"] * 3
+
+
 def test_the_band_of_a_run_is_served_as_long_as_it_is_of_its_weights(tmp_path):
     values = build_settings("darcy", "smoke", "cato").to_dict()
     values["data"] |= {"root": str(tmp_path / "data")}
@@ -128,6 +155,8 @@ def test_without_a_run_all_pretrained_models_are_served_and_explored(tmp_path, m
         errors = model.about["test_error"]
         assert errors == {key: figures[key] for key in ALL_ERRORS}
         assert model.about["band"] == figures["band"]
+        assert model.about["training_range"] == figures["training_range"]
+        assert model.training_range is not None
     with TestClient(create_app(models)) as client:
         assert client.get("/", follow_redirects=False).headers["location"] == "/explorer/"
         shown = client.get("/explorer/api/benchmarks").json()["benchmarks"]
@@ -138,5 +167,7 @@ def test_without_a_run_all_pretrained_models_are_served_and_explored(tmp_path, m
         displacement = models["plasticity"].about["test_error"]["fields"]["displacement"]
         assert model["testErrors"][0]["error"] == displacement["relative_l2"]
         assert model["testErrors"][0]["mean"] == displacement["mean_predictor"]
+        assert model["testErrors"][0]["median"] == displacement["median"]
+        assert model["testErrors"][0]["hasLearnt"]
         assert model["editor"]["headline"] == {"displacement": ["dx", "dy"]}
     assert [path.name for path in tmp_path.iterdir()] == ["darcy"]

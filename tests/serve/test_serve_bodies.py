@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from cato.data.training_range import Verdict
 from cato.errors import InputError
 from cato.serve.batching import PredictResult
 from cato.serve.bodies import Body, decode_json, decode_npz, encode_json, encode_npz, format_for
@@ -67,25 +68,34 @@ def test_json_arrives_unchanged_nested_and_flat(array):
     hnp.arrays(np.float32, (2, 3, 1), elements=st.floats(-(2.0**99), 2.0**99, width=32)),
     st.booleans(),
 )
-def test_answers_can_be_read_back_exactly(models_grid, outputs, is_flat):
+def test_answers_can_be_read_back_exactly(request_to_grid, outputs, is_flat):
     result = PredictResult(outputs, 0.25, 7)
-    fields = json.loads(encode_json(models_grid, result, Body({}, is_flat)))
+    fields = json.loads(encode_json(request_to_grid, result, Body({}, is_flat)))
     values = fields["outputs"]
     if is_flat:
         values = np.reshape(values["values"], values["shape"])
     np.testing.assert_array_equal(np.array(values, np.float32), outputs)
-    with np.load(io.BytesIO(encode_npz(models_grid, result, Body({})))) as archive:
+    with np.load(io.BytesIO(encode_npz(request_to_grid, result, Body({})))) as archive:
         np.testing.assert_array_equal(archive["outputs"], outputs)
         assert (archive["model"], archive["seconds"], archive["batch"]) == ("grid", 0.25, 7)
         assert archive["names"].tolist() == fields["names"] == ["u"]
+        assert archive["verdicts"].tolist() == fields["verdicts"] == ["inside", "outside"]
+        assert archive["reasons"].tolist() == fields["reasons"] == ["", "too large"]
 
 
 @pytest.fixture(scope="module")
-def models_grid():
+def request_to_grid():
     from types import SimpleNamespace
 
-    problem = SimpleNamespace(outputs=("u",), shape=(3,))
-    return SimpleNamespace(name="grid", version="1", problem=problem, band=None)
+    verdicts = [Verdict("inside"), Verdict("outside", "too large")]
+    model = SimpleNamespace(
+        name="grid",
+        version="1",
+        problem=SimpleNamespace(outputs=("u",), shape=(3,)),
+        band=None,
+        verdicts=lambda inputs, coords: verdicts,
+    )
+    return SimpleNamespace(model=model, inputs=None, coords=None)
 
 
 @pytest.mark.parametrize(

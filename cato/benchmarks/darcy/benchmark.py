@@ -5,7 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Layout, Published, Sample, Scale, plane_grid
+from cato.benchmarks.contract import (
+    Benchmark,
+    Bound,
+    Layout,
+    Published,
+    Sample,
+    Scale,
+    plane_grid,
+)
 from cato.benchmarks.darcy.medium import HIGH, LOW, random_medium
 from cato.benchmarks.editor import Editor, ModelInputs
 from cato.benchmarks.view import View
@@ -31,10 +39,6 @@ class DarcyEditor(Editor):
     kind = "paint"
     hint = "Paint the porous medium: fluid passes the light parts four times as easily."
 
-    def neutral(self) -> np.ndarray:
-        num_nodes = self.parameters.num_solver_nodes
-        return np.zeros((num_nodes, num_nodes), np.uint8)
-
     def encode(self, drawn: np.ndarray) -> np.ndarray:
         return (drawn == HIGH).astype(np.uint8)
 
@@ -42,7 +46,7 @@ class DarcyEditor(Editor):
         return np.where(values == 1, HIGH, LOW)
 
     def check(self, values: np.ndarray) -> np.ndarray:
-        expected = self.neutral().shape
+        expected = (self.parameters.num_solver_nodes,) * 2
         if values.shape != expected:
             raise InputError(
                 f"darcy: the medium must have shape {list(expected)}; got {list(values.shape)}"
@@ -88,7 +92,8 @@ class Darcy(Benchmark[DarcyGrid]):
         "small": Scale(DarcyGrid(resolution=29, stride=5), train=900, validation=100, test=200),
         "smoke": Scale(DarcyGrid(resolution=15, stride=2), train=24, validation=8, test=8),
     }
-    view = View(label="Pressure u")
+    bounds = {"a": Bound(low=0.0, excludes_low=True)}  # noqa: RUF012
+    view = View(label="Pressure u", names={"a": "permeability a"})
     editor = DarcyEditor
     published = Published(
         (

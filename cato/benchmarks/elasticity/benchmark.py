@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from cato.benchmarks.contract import Benchmark, Layout, Published, Sample, Scale
+from cato.benchmarks.contract import Benchmark, Bound, Layout, Published, Sample, Scale
 from cato.benchmarks.editor import Control, Editor, ModelInputs
 from cato.benchmarks.view import View
 from cato.problem import Problem
@@ -79,6 +79,7 @@ class Elasticity(Benchmark[CellMesh]):
         "small": Scale(CellMesh(), train=400, validation=50, test=100),
         "smoke": Scale(CellMesh(), train=8, validation=4, test=4),
     }
+    bounds = {"x1": Bound(0.0, 1.0), "x2": Bound(0.0, 1.0)}  # noqa: RUF012
     view = View("Von Mises stress")
     editor = ElasticityEditor
     published = Published(

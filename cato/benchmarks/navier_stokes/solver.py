@@ -22,7 +22,7 @@ x and y, of which every grid keeps the waves that it can carry. The variance of 
 that of the original's code, 2·7³ (−Δ + 49)^(−5/2); its paper has 7^(3/2) for the factor.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, isfinite
 
@@ -196,18 +196,29 @@ def solve(
     vorticity moves nothing and stays. `dtype` is that of the computation and of the frames. Raises
     `Rejected` if the flow does not stay finite.
     """
+    frames = iterate(vorticity, viscosity=viscosity, times=times, forcing=forcing, dtype=dtype)
+    return np.stack(list(frames))
+
+
+def iterate(
+    vorticity: np.ndarray,
+    *,
+    viscosity: float = 1e-5,
+    times: Sequence[float] = range(1, 21),
+    forcing: Field = diagonal_forcing,
+    dtype: Precision = np.float32,
+) -> Iterator[Float[np.ndarray, "n n"]]:
+    """The frames of `solve` one by one, each computed when it is asked for."""
     vorticity = np.asarray(vorticity)
     _check(vorticity, viscosity, times)
     torus = Torus(len(vorticity))
     equation = VorticityEquation(torus, viscosity, forcing, dtype)
     w = torus.coefficients(vorticity.astype(dtype))
-    frames = np.empty((len(times), *vorticity.shape), dtype)
     now = 0.0
-    for frame, time in zip(frames, times, strict=True):
+    for time in times:
         w = advance(equation, w, time - now)
-        frame[...] = torus.values(w)
+        yield torus.values(w).astype(dtype)
         now = time
-    return frames
 
 
 def enstrophy_tail(vorticity: Float[np.ndarray, "n n"]) -> float:

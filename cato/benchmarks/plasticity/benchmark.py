@@ -39,9 +39,8 @@ class PlasticityEditor(Editor):
     def controls(self) -> list[Control]:
         """Points from left to right, on the upper edge of the block at height 0."""
         points = [(float(x), HEIGHT) for x in np.linspace(0, LENGTH, NUM_KNOTS)]
-        middle = MAX_KNOT / 2
         return [
-            Control(f"Die at x = {point[0]:.3g} mm", 0.0, MAX_KNOT, 0.1, "mm", point, start=middle)
+            Control(f"Die at x = {point[0]:.3g} mm", 0.0, MAX_KNOT, 0.1, "mm", point)
             for point in points
         ]
 
@@ -96,6 +95,7 @@ class Plasticity(Benchmark[BlockMesh]):
         time_step=DURATION / NUM_FRAMES,
         time_unit="ms",
         die_travel=DIE_SPEED * DURATION,
+        names={"die": "height of the die"},
     )
     editor = PlasticityEditor
     published = Published(

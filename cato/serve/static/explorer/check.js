@@ -13,15 +13,33 @@ const find = (id) => document.getElementById(id);
 const inWords = (seconds) =>
   seconds < 1 ? `${figure(1000 * seconds)} ms` : `${figure(seconds)} s`;
 
-/** Errors and what they are of: the headline of the benchmark first, then all outputs jointly. */
-function errorsOf(editor, predicted, truth) {
+export const percent = (error) => (error === null ? "not finite" : `${figure(100 * error)} %`);
+
+/** The median error on the test split, and the worst, of one field; empty if it was not measured. */
+export function typicalInWords(measured) {
+  if (!measured || measured.median === null) return "";
+  const warning = measured.hasLearnt ? "" : "; the model is no better than the training mean";
+  return `Typical error on the test split ${percent(measured.median)}, worst ${percent(measured.worst)}${warning}.`;
+}
+
+/** Errors, what they are of, and what is typical: the headline of the benchmark first, then all outputs. */
+function errorsOf({ editor, testErrors }, predicted, truth) {
   const headline = Object.entries(editor.headline);
   const all = [headline.length ? "all outputs" : "", editor.outputs];
-  return [...headline, all].map(([name, outputs]) => [
-    relativeError(editor, outputs, predicted, truth),
-    `relative L2 error of the model${name ? `, ${name}` : ""}`,
-  ]);
+  return [...headline, all].map(([name, outputs]) => ({
+    error: relativeError(editor, outputs, predicted, truth),
+    words: `relative L2 error of the model${name ? `, ${name}` : ""}.`,
+    measured: testErrors.find(({ field }) => field === name) ?? (name ? null : testErrors[0]),
+  }));
 }
+
+/** The times of the predicted frames of a rollout, which model and solver are both timed for. */
+const jobInWords = ({ past, frames, timeAt }) =>
+  past.length ? `, ${timeAt(0)} to ${timeAt(frames.length - 1).replace("t = ", "")}` : "";
+
+/** The range that includes both. */
+const joined = ([low, high], other) =>
+  other ? [Math.min(low, other[0]), Math.max(high, other[1])] : [low, high];
 
 export class Check {
   constructor() {
@@ -80,7 +98,7 @@ export class Check {
       if (job.state !== "done") throw new Error(`No reference solution: ${job.message}.`);
       const { facts, arrays } = await request(`jobs/${job.id}/result`);
       if (token !== this.token) return;
-      this.#finish(model.editor, prediction, facts, arrays.targets);
+      this.#finish(model, prediction, facts, arrays.targets);
     } finally {
       if (token === this.token) {
         this.job = null;
@@ -89,26 +107,37 @@ export class Check {
     }
   }
 
-  #finish(editor, prediction, facts, targets) {
+  #finish(model, prediction, facts, targets) {
+    const { editor } = model;
     const truth = framesOf(editor, prediction.mesh, targets);
     const errors = truth.map((frame, k) => errorFrame(editor, prediction.frames[k], frame));
-    const range = rangeOf([...truth, ...prediction.frames], editor.signed);
-    const errorRange = rangeOf(errors, !editor.deformed);
+    // While one input is edited, colours of later checks include those of earlier ones.
+    const before = this.result?.prediction.range === prediction.range ? this.result : null;
+    const range = joined(rangeOf([...truth, ...prediction.frames], editor.signed), before?.range);
+    const errorRange = joined(rangeOf(errors, !editor.deformed), before?.errorRange);
     if (editor.deformed) errorRange[0] = 0;
     this.result = { editor, prediction, truth, errors, range, errorRange };
     this.#setStale(false);
-    this.#tell(errorsOf(editor, prediction.outputs.data, targets.data), facts, prediction);
+    this.#tell(errorsOf(model, prediction.outputs.data, targets.data), facts, prediction);
     find("comparison").hidden = false;
     this.show(this.frame ?? 0);
   }
 
   #tell(errors, facts, prediction) {
+    const [job, given] = [jobInWords(prediction), prediction.inputsSeconds];
+    const ratio = figure(Number((facts.seconds / prediction.seconds).toPrecision(2)));
+    const outside = prediction.verdict === "outside" ? " This input is outside the training range." : "";
     const parts = [
-      ...errors.map(([error, words]) => ["error", `${figure(100 * error)} %`, words]),
-      ["solver", inWords(facts.seconds), `solver${facts.compiled ? ", compiled for the first time" : ""}${prediction.past.length ? ", including the given frames" : ""}`],
-      ["model", inWords(prediction.seconds), "model, same machine"],
-      ["ratio", `${figure(Number((facts.seconds / prediction.seconds).toPrecision(2)))} ×`, facts.compiled ? "speed-up, including compilation" : "speed-up"],
+      ...errors.map(({ error, words, measured }) =>
+        ["error", percent(error), `${words} ${typicalInWords(measured)}${outside}`]),
+      ["solver", inWords(facts.seconds), `solver${job}${facts.compiled ? "; it was compiled first, check again for its time" : ""}`],
+      ["model", inWords(prediction.seconds), `model${job}, same machine`],
+      ...(facts.compiled ? [] : [["ratio", `${ratio} ×`, "as fast as the solver"]]),
     ];
+    if (given && !facts.compiled) {
+      const all = (given + facts.seconds) / (given + prediction.seconds);
+      parts.push(["ratio", `${figure(Number(all.toPrecision(2)))} ×`, "including the given frames, which the solver computes"]);
+    }
     const verdict = find("verdict");
     verdict.replaceChildren(...parts.map(([name, value, words]) => {
       const part = document.createElement("p");
@@ -117,7 +146,7 @@ export class Check {
       part.append(strong, words);
       return part;
     }));
-    verdict.dataset.error = String(errors[0][0]);
+    verdict.dataset.error = String(errors[0].error);
     verdict.hidden = false;
   }
 

@@ -1,6 +1,6 @@
 // The explorer: choose a benchmark, change its input, watch the prediction follow.
 
-import { Check } from "./check.js";
+import { Check, percent, typicalInWords } from "./check.js";
 import { FieldPanel, rangeOf } from "./field.js";
 import { boxAround, GridPanel } from "./grid.js";
 import { PaintEditor } from "./paint.js";
@@ -10,7 +10,6 @@ import { Timeline } from "./timeline.js";
 import { request } from "./api.js";
 
 const EDITORS = { paint: PaintEditor, points: PointsEditor, void: PointsEditor, sliders: SlidersEditor };
-const FIRST_SEED = 4;
 const find = (id) => document.getElementById(id);
 
 const page = {
@@ -63,14 +62,34 @@ async function predict() {
   if (model !== page.model) return; // another benchmark was selected meanwhile
   showError(null);
   const roundTrip = performance.now() - began;
-  page.prediction = interpret(model.editor, values, facts, arrays);
-  find("speed").textContent =
-    `${(1000 * facts.seconds).toFixed(0)} ms by the model, ${roundTrip.toFixed(0)} ms round trip`;
+  // Colours stay comparable while the visitor edits one input.
+  const range = page.isNew ? null : page.prediction?.range;
+  page.prediction = interpret(model.editor, values, facts, arrays, range);
+  find("speed").textContent = speedInWords(facts, roundTrip);
+  showRange(model, facts);
   show();
 }
 
-/** Frames, mesh and times from the arrays of a response. */
-function interpret(editor, values, facts, arrays) {
+function speedInWords({ seconds, inputsSeconds }, roundTrip) {
+  const model = `${(1000 * seconds).toFixed(0)} ms by the model`;
+  if (inputsSeconds === null) return `${model}, ${roundTrip.toFixed(0)} ms round trip`;
+  return `${model}, after ${(1000 * inputsSeconds).toFixed(0)} ms by the solver for the given frames`;
+}
+
+/** Whether the input is like the training inputs, and which error is typical for those. */
+function showRange(model, { verdict, reason }) {
+  const place = find("range");
+  const typical = typicalInWords(model.testErrors[0]);
+  place.dataset.verdict = verdict;
+  place.textContent = {
+    inside: `Inside the training range. ${typical}`,
+    outside: `Outside the training range: ${reason}. The errors on the test split do not apply here.`,
+    unknown: `It is not known whether this input is inside the training range: ${reason}. ${typical}`,
+  }[verdict];
+}
+
+/** Frames, mesh and times from the arrays of a response; the range of colours is kept, if given. */
+function interpret(editor, values, facts, arrays, range) {
   const { outputs, coords, inputs = null, chart = null, triangles = null } = arrays;
   const mesh = meshOf(editor, coords, triangles);
   const frames = framesOf(editor, mesh, outputs);
@@ -82,7 +101,8 @@ function interpret(editor, values, facts, arrays) {
   const timeAt = (k) => editor.times[past.length + k];
   return {
     timeAt, values, outputs, mesh, frames, past, overlayAt, coords, chart, inputs,
-    seconds: facts.seconds, range: rangeOf([...past, ...frames], editor.signed),
+    seconds: facts.seconds, inputsSeconds: facts.inputsSeconds, verdict: facts.verdict,
+    range: range ?? rangeOf([...past, ...frames], editor.signed),
   };
 }
 
@@ -96,6 +116,7 @@ function show() {
     mesh: { positions: block, triangles, shape },
     inputs: die ? prediction.inputs : null,
     past: prediction.past,
+    isNew: page.isNew,
   });
   const { past, frames, timeAt } = prediction;
   const words = (k) => timeAt(k - past.length)
@@ -155,9 +176,9 @@ async function setInput(seed) {
   await changed();
 }
 
-const percent = (error) => (error === null ? "not finite" : `${(100 * error).toPrecision(3)} %`);
-const inWords = ({ field: name, error, mean }) =>
-  `${name} ${percent(error)}${mean === null ? "" : ` (training mean ${percent(mean)})`}`;
+const inWords = ({ field: name, error, mean, hasLearnt }) =>
+  `${name} ${percent(error)}${mean === null ? "" : ` (training mean ${percent(mean)})`}`
+  + (hasLearnt ? "" : ", no better than the training mean");
 
 const randomSeed = () => Math.floor(Math.random() * 2 ** 32);
 
@@ -171,10 +192,15 @@ async function chooseModel(model) {
   find("hint").textContent = model.editor.hint;
   find("test-errors").textContent = model.testErrors.length
     ? `Test error of the model: ${model.testErrors.map(inWords).join("; ")}.` : "";
+  if (model.falseAlarms !== null) {
+    find("test-errors").textContent +=
+      ` ${percent(model.falseAlarms)} of the test samples are called outside the training range.`;
+  }
   find("speed").textContent = "…";
+  find("range").textContent = "";
   find("editor").replaceChildren();
   page.editor = new EDITORS[model.editor.kind](find("editor"), model.editor, changed);
-  await attempt(() => setInput(FIRST_SEED));
+  await attempt(() => setInput(null));
 }
 
 async function chooseBenchmark(benchmark) {

@@ -30,7 +30,11 @@ export class FieldPanel {
     const isNew = this.shown?.map !== shown.map;
     this.shown = shown;
     shapeStage(this.stage, shown.box);
-    [this.low.textContent, this.high.textContent] = shown.range.map(figure);
+    const [least, most] = rangeOf([shown.frame], false);
+    const [low, high] = shown.range.map(figure);
+    // Values beyond the colours are shown in the last colour, and the legend says so.
+    this.low.textContent = least < shown.range[0] ? `≤ ${low}` : low;
+    this.high.textContent = most > shown.range[1] ? `≥ ${high}` : high;
     const what = `${shown.label}${shown.unit ? `, ${shown.unit}` : ""}`;
     const name = `${this.caption.textContent} ${what} from ${figure(shown.range[0])} to ${figure(shown.range[1])}`;
     this.canvas.setAttribute("aria-label", name.trim());

@@ -284,13 +284,15 @@ export class SlidersEditor {
     this.#tell();
   }
 
-  setPrediction({ past }) {
+  /** The given frames of the latest prediction; colours change with a new input only. */
+  setPrediction({ past, isNew }) {
     const { box, label, unit, signed, times } = this.editor;
     const frame = past[0];
     this.panel.element.hidden = !frame;
     if (!frame) return;
     const map = signed ? "diverging" : "sequential";
-    this.panel.show({ frame, range: rangeOf([frame], signed), box, label: `${label} at ${times[0]}`, unit, map });
+    if (isNew || !this.range) this.range = rangeOf([frame], signed);
+    this.panel.show({ frame, range: this.range, box, label: `${label} at ${times[0]}`, unit, map });
   }
 
   redraw() {
