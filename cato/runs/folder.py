@@ -1,7 +1,8 @@
 """The run folder: everything about one training, and the input of all later commands.
 
 run.json            settings, problem, key of the data, commit, environment and command; of an
-                    extended run also the step and seconds of training from which it was extended
+                    extended run also the step and seconds of training from which it was extended;
+                    of model auto also the trials
 log.jsonl           one line per epoch
 checkpoints/        see `cato.runs.checkpoint`
 evaluation.json     written by `cato evaluate`
@@ -16,7 +17,7 @@ runs/pretrained/NAME, never into the library.
 import json
 import shlex
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -59,6 +60,11 @@ class Run:
         """The command that repeats the training with the recipes of this version."""
         return command_of(self.config) if self.pretrained else _command(self.config, self.folder)
 
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """The trials of model auto, see `cato.training.trials`; empty if the model was named."""
+        return self.record.get("trials", [])
+
     def log(self) -> list[dict[str, Any]]:
         """The lines of the training log."""
         path = self.source / "log.jsonl"
@@ -90,10 +96,21 @@ def require_new(folder: Path) -> None:
         )
 
 
-def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = "") -> Run:
+def create_run(
+    folder: Path,
+    config: RunConfig,
+    problem: Problem,
+    data: str = "",
+    trials: Sequence[Mapping[str, Any]] = (),
+) -> Run:
     """Start a new run folder, which must not hold a run yet.
 
-    `data` is from `data_key`; other data are refused later. Without it any are accepted.
+    Args:
+        folder: The new folder.
+        config: Settings of the run.
+        problem: The conditioned problem.
+        data: From `data_key`; other data are refused later. Without it any are accepted.
+        trials: From `cato.training.trials`, if the model was chosen by them.
     """
     folder = Path(folder)
     require_new(folder)
@@ -108,6 +125,8 @@ def create_run(folder: Path, config: RunConfig, problem: Problem, data: str = ""
         "data": data,
         "environment": environment(),
     }
+    if trials:
+        record["trials"] = [dict(trial) for trial in trials]
     write_json(folder / "run.json", record)
     return Run(folder, config, problem, record)
 

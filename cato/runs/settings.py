@@ -24,7 +24,7 @@ from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset, Splits
 from cato.errors import InputError
 from cato.models.contract import Operator
-from cato.models.registry import default_model, model_class
+from cato.models.registry import candidates, default_model, model_class
 from cato.physics.gradient import inverse_metric
 from cato.physics.losses import LossConfig, gradient_rms
 from cato.problem import Conditioning, Problem, Reference
@@ -35,6 +35,8 @@ from cato.user_data.read import is_user_data, open_user_data
 Seed = Annotated[int, Ge(0)]
 USER_DATA = "user"
 """Stands for the benchmark in settings of runs on user data; \"own\" in version 0.1."""
+AUTO = "auto"
+"""Stands for a model: the best of several candidates, see `build_candidates`."""
 GROUPS = ("model", "data", "loss", "train")
 FITTED = (
     *("train.minutes", "train.min_steps", "train.batch_size", "train.frames_per_step"),
@@ -83,8 +85,8 @@ class DataConfig:
     def naming(self) -> Naming:
         return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
 
-    def condition(self, train: Dataset, model: type[Operator]) -> Problem:
-        """The problem of the training samples with the conditioning of these settings."""
+    def condition(self, train: Dataset, model: type[Operator], *, quiet: bool = False) -> Problem:
+        """The problem of the training samples with the conditioning of these settings; says why."""
         published = Conditioning(
             index_inputs=model.index_inputs and train.problem.geometry == "mesh"
         )
@@ -101,7 +103,8 @@ class DataConfig:
             changes["mesh_inputs"] = self.mesh_inputs
         chosen = replace(chosen, **changes)
         for name, reason in reasons.items():
-            if getattr(chosen, name) == getattr(recommended, name) != getattr(published, name):
+            used = getattr(chosen, name) == getattr(recommended, name) != getattr(published, name)
+            if used and not quiet:
                 note(reason)
         return replace(train.problem, conditioning=chosen)
 
@@ -241,10 +244,31 @@ def build_settings(
             those of the start.
         where: Origin of the changes, for messages.
     """
+    if model is not None:
+        model_class(model)  # refuses an unknown name, and "auto"
+    return build_candidates(source, scale, model, *changes, where=where)[0]
+
+
+def build_candidates(
+    source: str | Path,
+    scale: str = "small",
+    model: str | None = None,
+    *changes: Changes,
+    where: str = "settings",
+) -> list[RunConfig]:
+    """As `build_settings`; with the model "auto" the settings of each candidate for the problem.
+
+    `cato.training.train.train` chooses between them by a trial of each.
+    """
     changed: dict[str, Any] = {}
     for change in changes:
         changed = _merged(changed, change)
     wanted = from_dict(TrainConfig, changed.get("train", {}), where, "train")
+    if model == AUTO and changed.get("model"):
+        raise InputError(
+            f"{where}: model auto compares models with the settings of their recipes; leave out "
+            f"model.{next(iter(changed['model']))}, or name the model that it is for"
+        )
     start = None
     if wanted.start_from is not None:
         from cato.runs.start import open_start  # which imports this module
@@ -264,22 +288,26 @@ def build_settings(
         data = from_dict(DataConfig, values, where, "data")
         fingerprint, splits = data.open_file()
         changed["data"] = values | {"fingerprint": fingerprint}
-        recipe = read_recipe(USER_DATA, scale, model or default_model(splits.problem))
-        recipe = _merged(recipe, fit_recipe(recipe, splits.train))
+        name, problem = USER_DATA, splits.problem
     else:
-        problem = get_benchmark(name).problem(scale)  # refuses an unknown name or scale
-        recipe = read_recipe(name, scale, model or default_model(problem))
-    if changed.get("train", {}).keys() & {"epochs", "steps"}:
-        for name in ("minutes", "min_steps"):
-            recipe["train"].pop(name, None)
-    elif wanted.minutes is not None and "min_steps" in recipe["train"]:
-        share = min(1.0, wanted.minutes / recipe["train"]["minutes"])
-        recipe["train"]["min_steps"] = math.ceil(share * recipe["train"]["min_steps"])
-    if start is not None:
-        recipe["model"] = to_dict(start.model)
-        old = to_dict(TrainConfig()) | recipe["train"]
-        recipe["train"] |= {rate: FINE_TUNING_RATE * old[rate] for rate in RATES}
-    return run_config(_merged(recipe, changed), where)
+        splits, problem = None, get_benchmark(name).problem(scale)  # or no such name or scale
+    configs = []
+    for one in candidates(problem) if model == AUTO else [model or default_model(problem)]:
+        recipe = read_recipe(name, scale, one)
+        if splits is not None:
+            recipe = _merged(recipe, fit_recipe(recipe, splits.train))
+        if changed.get("train", {}).keys() & {"epochs", "steps"}:
+            for length in ("minutes", "min_steps"):
+                recipe["train"].pop(length, None)
+        elif wanted.minutes is not None and "min_steps" in recipe["train"]:
+            share = min(1.0, wanted.minutes / recipe["train"]["minutes"])
+            recipe["train"]["min_steps"] = math.ceil(share * recipe["train"]["min_steps"])
+        if start is not None:
+            recipe["model"] = to_dict(start.model)
+            old = to_dict(TrainConfig()) | recipe["train"]
+            recipe["train"] |= {rate: FINE_TUNING_RATE * old[rate] for rate in RATES}
+        configs.append(run_config(_merged(recipe, changed), where))
+    return configs
 
 
 def read_recipe(benchmark: str, scale: str, model_name: str) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,19 +39,30 @@ from cato.runs.settings import RunConfig, TrainConfig, run_config
 from cato.runs.start import in_frame_of, open_start, take_over
 from cato.training.loop import Training, new_model, steps_within
 from cato.training.optim import decay_start
+from cato.training.trials import Trial, choose
 
 
-def train(config: RunConfig, folder: Path) -> Run:
-    """Train a new model, or fine-tune a trained one, into a new run folder."""
+def train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig] = ()) -> Run:
+    """Train a new model, or fine-tune a trained one, into a new run folder.
+
+    Args:
+        config: Settings of the run.
+        folder: The new folder.
+        rivals: Settings of other models for the same data, from `build_candidates`: each gets a
+            short trial, and the best is trained.
+    """
     require_new(folder)  # before a process creates it, and before hours of generating
     fabric = make_fabric(config.train)
     splits = None if is_generated(config) else _load(fabric, config)
     problem = data_spec(config).problem if splits is None else splits.problem
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
-    # Refuses bad settings before data are generated.
-    num_parameters(config.model_name, config.model, problem)
+    for one in (config, *rivals):  # refuses bad settings before data are generated
+        num_parameters(one.model_name, one.model, problem)
     splits = splits or _load(fabric, config)
+    trials: list[Trial] = []
+    if rivals:
+        config, trials = choose((config, *rivals), splits, fabric)
     problem = config.data.condition(splits.train, model_class(config.model_name))
     model = new_model(config, problem)
     start = None
@@ -63,7 +75,8 @@ def train(config: RunConfig, folder: Path) -> Run:
         if start is not None:  # before run.json: the run never needs its start again
             initial = Checkpoint(model.state_dict(), {})
             save_checkpoint(folder / "checkpoints", "start", 0, initial)
-        run = create_run(folder, config, problem, data_key(config, splits))
+        rows = [asdict(trial) for trial in trials]
+        run = create_run(folder, config, problem, data_key(config, splits), rows)
     fabric.barrier()
     return _fit(run or open_run(folder), splits, fabric, model)
 
