@@ -126,7 +126,7 @@ def test_trials_are_inside_a_time_budget(config_with):
     ("length", "steps"),
     [
         ({"steps": 1000}, 100),
-        ({"steps": 7}, 7),
+        ({"steps": 3}, 3),
         ({"epochs": 50}, 100),
         ({"epochs": 1}, NUM_TRIAL_STEPS),
     ],
