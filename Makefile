@@ -10,7 +10,7 @@ STUDIES := theory ablation-defaults ablation-heads-rope recipe lr-sweep epochs t
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-fine-tuning animation survey cards pretrained clean study study-pages $(STUDIES:%=study-%)
+        bench-fine-tuning bench-user-data animation survey cards pretrained clean study study-pages $(STUDIES:%=study-%)
 
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "cato needs Python 3.11 or newer; set PYTHON=/path/to/python3.11"; exit 2; }
@@ -65,6 +65,9 @@ bench-export: $(READY)  ## which models can be exported, and how exactly
 
 bench-fine-tuning: $(READY)  ## fine-tuning against training from scratch on small data; about 40 minutes on one core, resumable
 	$(BIN)/python -m tools.fine_tuning
+
+bench-user-data: $(READY)  ## the default on user data against version 0.1 and other models; about two hours on one core, resumable
+	$(BIN)/python -m tools.user_data
 
 animation: $(READY)  ## docs/images/rollout.gif, the animation of the README
 	$(BIN)/python -m tools.animation
