@@ -17,7 +17,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import chdir
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -65,13 +65,13 @@ class DataSet:
     write: Callable[[], None]
     arguments: str
 
-    def configs(self, model: str | None, **groups: Mapping[str, Any]) -> list[RunConfig]:
+    def configs(self, model: str | None, **options: Any) -> list[RunConfig]:
         """Settings for the data in the current folder; their number of steps is still to be set."""
         changes, words = split_overrides(shlex.split(self.arguments))
         command = replace(parse(Train, words, "cato train"), model=model)
-        for group in (groups, {"train": {"steps": 1}}):
-            for name, values in group.items():
-                changes[name] = changes.get(name, {}) | values
+        for option, value in {"train__steps": 1, **options}.items():
+            group, name = option.split("__")
+            changes.setdefault(group, {})[name] = value
         return command.configs(changes)
 
     def version_0_1(self) -> RunConfig:
@@ -83,10 +83,13 @@ class DataSet:
         (config,) = self.configs(None)
         train = load_splits(config).train
         batch_size = max(1, min(4, len(train) // 20, 2**14 // train.problem.num_nodes))
-        paper = {"variant": "paper", "heads": 2, "kernel": 3}
-        model = paper if config.model_name == "cato" else {}
-        groups = {"data": {"conditioning": "published"}, "train": {"batch_size": batch_size}}
-        return self.configs(None, model=model, **groups)[0]
+        model = {"model__variant": "paper", "model__heads": 2, "model__kernel": 3}
+        return self.configs(
+            None,
+            data__conditioning="published",
+            train__batch_size=batch_size,
+            **(model if config.model_name == "cato" else {}),
+        )[0]
 
 
 def data_sets() -> dict[str, DataSet]:
@@ -219,14 +222,14 @@ def main() -> None:
     chosen = [known[name] for name in options.names or known]
     torch.set_num_threads(1)
     if options.trial:
-        with tempfile.TemporaryDirectory() as folder:
+        with tempfile.TemporaryDirectory() as temporary:
             for data in chosen:
-                row = measure(data, Path(folder) / data.name, 0.002)
+                row = measure(data, Path(temporary) / data.name, 0.002)
                 print(json.dumps(row, indent=1))
         return
     for data in chosen:
-        folder = RUNS / re.sub(r"[^a-z0-9]+", "-", data.name.lower())
-        update_rows("user_data", [measure(data, folder.resolve(), MINUTES)], "name", known)
+        folder = RUNS.resolve() / re.sub(r"[^a-z0-9]+", "-", data.name.lower())
+        update_rows("user_data", [measure(data, folder, MINUTES)], "name", known)
         write_pages(pages())
 
 
