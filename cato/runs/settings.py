@@ -40,14 +40,15 @@ AUTO = "auto"
 GROUPS = ("model", "data", "loss", "train")
 FITTED = (
     *("train.minutes", "train.min_steps", "train.batch_size", "train.frames_per_step"),
-    *("train.optimizer", "model.width"),
+    *("train.optimizer", "model.width", "model.kernel"),
     *("loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
 )
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
 RATES = ("learning_rate", "muon_learning_rate")
 FINE_TUNING_RATE = 1 / 3  # Learning rates of fine-tuning, in units of the recipe's.
 MANY_NODES = 2**14  # Meshes with more nodes get a small model of half the width.
-NODES_PER_BATCH = 2**14  # Maximum nodes per batch of more than one sample.
+NODES_PER_BATCH = 2**12  # Maximum nodes per batch of more than one sample.
+KERNEL_3D = 3  # Nodes along each axis of a stencil in space: seven would be 343.
 STEPS_PER_EPOCH = 20  # Minimum steps per epoch, if there are that many samples.
 GRADIENT_TERMS = ("gradient", "flux", "consistency", "gdl")
 
@@ -326,9 +327,10 @@ def read_recipe(benchmark: str, scale: str, model_name: str) -> dict[str, Any]:
 def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
     """Changes to the recipe for user data, all plain values, that the training samples ask for.
 
-    Large meshes get a narrower model and smaller batches, so that the recipe's minutes still allow
-    hundreds of steps. Problems in time learn one frame of each sample per step. The loss has
-    gradient terms only if the problem is steady and the mesh has gradients.
+    Large meshes get a narrower model and smaller batches, meshes in space a smaller stencil, so
+    that the recipe's minutes still allow hundreds of steps. Problems in time learn one frame of
+    each sample per step. The loss has gradient terms only if the problem is steady and the mesh has
+    gradients.
     """
     problem, scale = train.problem, recipe["scale"]
     changes: dict[str, Any] = {}
@@ -344,9 +346,12 @@ def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
         "batch_size": max(1, min(settings["batch_size"], largest)),
         "frames_per_step": None if problem.time == "steady" else 1,
     }
+    changes["model"] = {}
     if scale == "small" and problem.num_nodes > MANY_NODES:
         width = recipe["model"].get("width", model_class(recipe["model_name"]).config_class.width)
-        changes["model"] = {"width": width // 2}
+        changes["model"]["width"] = width // 2
+    if len(problem.shape) == 3 and "kernel" in recipe["model"]:
+        changes["model"]["kernel"] = KERNEL_3D
     if settings.get("optimizer") == "muon" and not hasattr(torch.optim, "Muon"):
         note("this PyTorch has no Muon (added in 2.9): using AdamW")
         changes["train"]["optimizer"] = "adamw"
