@@ -46,7 +46,7 @@ FITTED = (
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
 RATES = ("learning_rate", "muon_learning_rate")
 FINE_TUNING_RATE = 1 / 3  # Learning rates of fine-tuning, in units of the recipe's.
-MANY_NODES = 2**14  # Meshes with more nodes get a small model of half the width.
+MANY_NODES = 2**12  # Meshes of this size get a small model of half the width.
 NODES_PER_BATCH = 2**12  # Maximum nodes per batch of more than one sample.
 KERNEL_3D = 3  # Nodes along each axis of a stencil in space: seven would be 343.
 STEPS_PER_EPOCH = 20  # Minimum steps per epoch, if there are that many samples.
@@ -347,7 +347,7 @@ def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
         "frames_per_step": None if problem.time == "steady" else 1,
     }
     changes["model"] = {}
-    if scale == "small" and problem.num_nodes > MANY_NODES:
+    if scale == "small" and problem.num_nodes >= MANY_NODES:
         width = recipe["model"].get("width", model_class(recipe["model_name"]).config_class.width)
         changes["model"]["width"] = width // 2
     if len(problem.shape) == 3 and "kernel" in recipe["model"]:

@@ -65,7 +65,7 @@ def run_trial(config: RunConfig, splits: Splits, fabric: Fabric) -> Trial:
     name = config.model_name
     problem = config.data.condition(splits.train, model_class(name), quiet=True)
     config = shortened(config, len(splits.train))
-    run = Run(Path(), config, problem, {})  # a training writes only what it is told to save
+    run = Run(Path(), config, problem, {})  # nothing is saved, so it has no folder
     conditioned = splits.conditioned(problem.conditioning)
     training = Training(run, conditioned, fabric, new_model(config, problem))
     began = time.monotonic()

@@ -23,7 +23,7 @@ def settings(folder: Path, shape: tuple[int, ...], **model: int) -> RunConfig:
 @pytest.mark.parametrize(
     ("shape", "batch_size", "kernel", "width"),
     [((40,), 4, 7, 64), ((32, 32), 4, 7, 64), ((40, 50), 2, 7, 64), ((8, 9, 10), 4, 3, 64),
-     ((130, 130), 1, 7, 32)],
+     ((64, 64), 1, 7, 32)],
 )  # fmt: skip
 def test_batch_stencil_and_width_follow_the_mesh(tmp_path, shape, batch_size, kernel, width):
     config = settings(tmp_path, shape)
