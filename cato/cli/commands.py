@@ -221,7 +221,10 @@ class Train(Command):
         }
         if run.trials:
             figures["model"] = run.config.model_name
-            figures["trials"] = {trial["model"]: trial for trial in run.trials}
+            figures["trials"] = {
+                trial["model"]: {k: v for k, v in trial.items() if k != "model"}
+                for trial in run.trials
+            }
         show("trained", figures, self.json, then=f"cato report {run.folder}")
 
     def configs(self, changes: dict[str, Any]) -> list[Any]:

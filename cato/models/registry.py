@@ -62,7 +62,7 @@ def default_model(problem: Problem) -> str:
 def candidates(problem: Problem) -> tuple[str, ...]:
     """CATO for the problem and the two models that come closest to it (docs/results.md).
 
-    On a cloud or in the plane those are of the Fourier family, which works in two dimensions only.
+    In two dimensions those are of the Fourier family, which does not work in others.
     """
     if problem.dimension == 2:
         return default_model(problem), "f_fno", "geo_fno"
