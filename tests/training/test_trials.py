@@ -17,7 +17,7 @@ from cato.runs.settings import build_candidates, build_settings, run_config
 from cato.training import loop, trials
 from cato.training.train import resume, train
 from cato.training.trials import SHARE, shortened
-from cato.viz.report import write_report
+from cato.viz.report import CLOSE, write_report
 
 NUM_TRIAL_STEPS = 4  # Of each trial in this file: as few as can be told apart.
 STEPS = {"steps": 10, "accelerator": "cpu", "batch_size": 5}
@@ -103,7 +103,7 @@ def test_the_report_shows_the_trials(chosen):
     shown = re.findall(r"<td>([\d.]+) %</td>", section)
     errors = sorted(row["validation"] for row in chosen.trials)
     assert shown == [f"{100 * error:.2f}" for error in errors]
-    close = [error for error in errors[1:] if error <= 1.25 * errors[0]]
+    close = [error for error in errors[1:] if error <= CLOSE * errors[0]]
     assert ("another model could be better" in section) == bool(close)
 
 
