@@ -10,7 +10,7 @@ STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen recipe lr-
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-range bench-fine-tuning animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
+        bench-range bench-fine-tuning bench-user-data animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
 
 # Everything but PyTorch, whose builds differ from machine to machine, is installed by the hashes of requirements.lock.
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -70,6 +70,9 @@ bench-range: $(READY)  ## verdicts and coverage of the band on inputs unlike the
 
 bench-fine-tuning: $(READY)  ## fine-tuning against training from scratch on small data; about 40 minutes on one core, resumable
 	$(BIN)/python -m tools.fine_tuning
+
+bench-user-data: $(READY)  ## the default on user data against version 0.1 and other models; about two hours on one core, resumable
+	$(BIN)/python -m tools.user_data
 
 animation: $(READY)  ## docs/images/rollout.gif, the animation of the README
 	$(BIN)/python -m tools.animation

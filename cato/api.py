@@ -14,7 +14,7 @@ from cato.inference.evaluate import evaluate_run
 from cato.models.registry import model_class
 from cato.runs.folder import Run, open_run
 from cato.runs.load import load_surrogate
-from cato.runs.settings import GROUPS, build_settings
+from cato.runs.settings import GROUPS, build_candidates
 from cato.surrogate import Surrogate
 from cato.training.train import resume as resume_run
 from cato.training.train import train as train_run
@@ -42,7 +42,8 @@ def train(
             its fields in `data_settings={"coords": "x,y", "inputs": "k", "targets": "p"}`.
         scale: "paper", "small" or "smoke".
         out: The run folder.
-        model: Name of the model; CATO by default.
+        model: Name of the model; CATO by default. "auto" gives three models a short trial and
+            trains the best.
         minutes: Train for this time instead of the recipe's epochs.
         start: Start from the weights of this run folder or pretrained model, such as "darcy".
         settings: Changes to the recipe by group: `model_settings={"width": 32}`,
@@ -59,8 +60,8 @@ def train(
         groups["train"] = groups["train"] | {"minutes": minutes}
     if start is not None:
         groups["train"] = groups["train"] | {"start_from": str(start)}
-    config = build_settings(benchmark, scale, model, groups, where="cato.train")
-    return train_run(config, Path(out))
+    config, *rivals = build_candidates(benchmark, scale, model, groups, where="cato.train")
+    return train_run(config, Path(out), rivals)
 
 
 def resume(

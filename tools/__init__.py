@@ -4,7 +4,7 @@
     python -m tools.generate --check   fail if one of them differs (`make check-generated`)
 
 Measurements write their rows with provenance to tools/results/NAME.json: `tools.speed`,
-`tools.recipes`, `tools.solvers`, `tools.serve`, `tools.exports`, `tools.fine_tuning` and
-`tools.survey`.
+`tools.recipes`, `tools.solvers`, `tools.serve`, `tools.exports`, `tools.fine_tuning`,
+`tools.user_data` and `tools.survey`.
 `tools.pretrained` trains and packages the models that come with cato.
 """

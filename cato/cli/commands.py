@@ -176,7 +176,9 @@ class Train(Command):
     """A benchmark, see `cato benchmarks`; or a file or folder of your data, see `cato inspect`."""
     scale: str | None = None
     """paper (for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
-    model: str | None = None  # The model, see `cato models`; CATO by default.
+    model: str | None = None
+    """The model, see `cato models`; CATO by default. auto gives three a short trial and trains the
+    best."""
     start: Annotated[str | None, tyro.conf.arg(name="from", metavar="MODEL|RUN")] = None
     """Start from the weights of a pretrained model, see `cato pretrained`, or of a run."""
     original: Path | None = None
@@ -203,10 +205,11 @@ class Train(Command):
                 )
             run = resume(self.resume, longer, self.out)
         else:
-            config = self.config(changes)
+            config, *rivals = self.configs(changes)
             data = "original" if config.data.original else config.scale
             name = Path(config.data.file).stem if config.data.file else config.benchmark
-            run = train(config, self.out or Path("runs") / f"{name}-{data}-{config.model_name}")
+            model = self.model or config.model_name
+            run = train(config, self.out or Path("runs") / f"{name}-{data}-{model}", rivals)
         log = run.log()
         best = min(log, key=lambda line: line["validation"])
         figures = {
@@ -216,10 +219,17 @@ class Train(Command):
             "best_epoch": round(best["epoch"], 2),
             "minutes": round(log[-1]["seconds"] / 60, 2),
         }
+        if run.trials:
+            figures["model"] = run.config.model_name
+            figures["trials"] = {
+                trial["model"]: {k: v for k, v in trial.items() if k != "model"}
+                for trial in run.trials
+            }
         show("trained", figures, self.json, then=f"cato report {run.folder}")
 
-    def config(self, changes: dict[str, Any]) -> Any:
-        from cato.runs.settings import build_settings
+    def configs(self, changes: dict[str, Any]) -> list[Any]:
+        """The settings of the run; of model auto, those of all candidates."""
+        from cato.runs.settings import build_candidates
 
         if not self.benchmark:
             raise InputError("say what to train on, such as `cato train darcy`, or --resume RUN")
@@ -227,7 +237,7 @@ class Train(Command):
         data = {name: str(value) for name in names if (value := getattr(self, name)) is not None}
         train = {} if self.start is None else {"start_from": self.start}
         scale, groups = self.scale or "small", ({"data": data, "train": train}, changes)
-        return build_settings(self.benchmark, scale, self.model, *groups, where="cato train")
+        return build_candidates(self.benchmark, scale, self.model, *groups, where="cato train")
 
 
 @dataclass

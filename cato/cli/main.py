@@ -128,7 +128,7 @@ def dispatch_train(arguments: list[str]) -> None:
     with suppress(SystemExit):
         parse(Train, ["--help"], "cato train")
     command = parse(Train, words, "cato train")
-    config = replace(command, benchmark=command.benchmark or "darcy").config({})
+    config = replace(command, benchmark=command.benchmark or "darcy").configs({})[0]
     print(f"settings of {config.model_name} on {config.benchmark} {config.scale}:")
     print_settings(config)
 

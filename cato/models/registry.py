@@ -59,6 +59,18 @@ def default_model(problem: Problem) -> str:
     return "cato_pc" if problem.geometry == "cloud" else "cato"
 
 
+def candidates(problem: Problem) -> tuple[str, ...]:
+    """CATO for the problem and the two models that come closest to it (docs/results.md).
+
+    In two dimensions those are of the Fourier family, which does not work in others.
+    """
+    if problem.dimension == 2:
+        return default_model(problem), "f_fno", "geo_fno"
+    if problem.geometry == "cloud":
+        return default_model(problem), "galerkin", "saot"
+    return default_model(problem), "factformer", "gnot"
+
+
 def build_model(name: str, config: Any, problem: Problem) -> Operator:
     """A freshly initialised model with an instance of its config class, sized by the problem.
 

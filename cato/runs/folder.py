@@ -1,7 +1,8 @@
 """The run folder: everything about one training, and the input of all later commands.
 
 run.json            settings, problem, key of the data, commit, environment and command; of an
-                    extended run also the step and seconds of training from which it was extended
+                    extended run also the step and seconds of training from which it was extended;
+                    of model auto also the trials
 log.jsonl           one line per epoch
 checkpoints/        see `cato.runs.checkpoint`
 evaluation.json     written by `cato evaluate`
@@ -89,6 +90,11 @@ class Run:
     def command(self) -> str:
         """The command that repeats the training with the recipes of this version."""
         return command_of(self.config) if self.pretrained else _command(self.config, self.folder)
+
+    @property
+    def trials(self) -> list[dict[str, Any]]:
+        """The trials of model auto, see `cato.training.trials`; empty if the model was named."""
+        return self.record.get("trials", [])
 
     def log(self) -> list[dict[str, Any]]:
         """The lines of the training log, at least one."""
@@ -190,11 +196,17 @@ def create_run(
     problem: Problem,
     data: str = "",
     start: Mapping[str, Tensor] | None = None,
+    trials: Sequence[Mapping[str, Any]] = (),
 ) -> Run:
     """Start a new run folder, which must not hold a run yet.
 
-    `data` is from `data_key`; other data are refused later. Without it any are accepted. `start`
-    are the initial weights of fine-tuning: the run never needs its start again.
+    Args:
+        folder: The new folder.
+        config: Settings of the run.
+        problem: The conditioned problem.
+        data: From `data_key`; other data are refused later. Without it any are accepted.
+        start: Initial weights of fine-tuning: the run never needs its start again.
+        trials: From `cato.training.trials`, if the model was chosen by them.
     """
     folder = Path(folder)
     record = {
@@ -209,6 +221,8 @@ def create_run(
         "data": data,
         "environment": environment(),
     }
+    if trials:
+        record["trials"] = [dict(trial) for trial in trials]
     run = Run(folder, config, problem, record)
     with _new_run(run):
         if start is not None:

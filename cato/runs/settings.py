@@ -25,7 +25,7 @@ from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset, Splits
 from cato.errors import InputError
 from cato.models.contract import Operator
-from cato.models.registry import default_model, model_class
+from cato.models.registry import candidates, default_model, model_class
 from cato.physics.gradient import inverse_metric
 from cato.physics.losses import LossConfig, gradient_rms
 from cato.problem import Conditioning, Problem, Reference
@@ -37,17 +37,20 @@ Seed = Annotated[int, Ge(0)]
 Minutes = Annotated[float, Gt(0), Le(10**6)]  # At most two years.
 USER_DATA = "user"
 """Stands for the benchmark in settings of runs on user data; \"own\" in version 0.1."""
+AUTO = "auto"
+"""Stands for a model: the best of several candidates, see `build_candidates`."""
 GROUPS = ("model", "data", "loss", "train")
 FITTED = (
     *("train.minutes", "train.min_steps", "train.batch_size", "train.frames_per_step"),
-    *("train.optimizer", "model.width"),
+    *("train.optimizer", "model.width", "model.kernel"),
     *("loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
 )
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
 RATES = ("learning_rate", "muon_learning_rate")
 FINE_TUNING_RATE = 1 / 3  # Learning rates of fine-tuning, in units of the recipe's.
-MANY_NODES = 2**14  # Meshes with more nodes get a small model of half the width.
-NODES_PER_BATCH = 2**14  # Maximum nodes per batch of more than one sample.
+MANY_NODES = 2**12  # Meshes of this size get a small model of half the width.
+NODES_PER_BATCH = 2**12  # Maximum nodes per batch of more than one sample.
+KERNEL_3D = 3  # Nodes along each axis of a stencil in space: seven would be 343.
 STEPS_PER_EPOCH = 20  # Minimum steps per epoch, if there are that many samples.
 GRADIENT_TERMS = ("gradient", "flux", "consistency", "gdl")
 
@@ -85,8 +88,8 @@ class DataConfig:
     def naming(self) -> Naming:
         return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
 
-    def condition(self, train: Dataset, model: type[Operator]) -> Problem:
-        """The problem of the training samples with the conditioning of these settings."""
+    def condition(self, train: Dataset, model: type[Operator], *, quiet: bool = False) -> Problem:
+        """The problem of the training samples with the conditioning of these settings; says why."""
         published = Conditioning(
             index_inputs=model.index_inputs and train.problem.geometry == "mesh"
         )
@@ -103,7 +106,8 @@ class DataConfig:
             changes["mesh_inputs"] = self.mesh_inputs
         chosen = replace(chosen, **changes)
         for name, reason in reasons.items():
-            if getattr(chosen, name) == getattr(recommended, name) != getattr(published, name):
+            used = getattr(chosen, name) == getattr(recommended, name) != getattr(published, name)
+            if used and not quiet:
                 note(reason)
         return replace(train.problem, conditioning=chosen)
 
@@ -244,10 +248,31 @@ def build_settings(
             those of the start.
         where: Origin of the changes, for messages.
     """
+    if model is not None:
+        model_class(model)  # refuses an unknown name, and "auto"
+    return build_candidates(source, scale, model, *changes, where=where)[0]
+
+
+def build_candidates(
+    source: str | Path,
+    scale: str = "small",
+    model: str | None = None,
+    *changes: Changes,
+    where: str = "settings",
+) -> list[RunConfig]:
+    """As `build_settings`; with the model "auto" the settings of each candidate for the problem.
+
+    `cato.training.train.train` chooses between them by a trial of each.
+    """
     changed: dict[str, Any] = {}
     for change in changes:
         changed = _merged(changed, change)
     wanted = from_dict(TrainConfig, changed.get("train", {}), where, "train")
+    if model == AUTO and changed.get("model"):
+        raise InputError(
+            f"{where}: model auto compares models with the settings of their recipes; leave out "
+            f"model.{next(iter(changed['model']))}, or name the model that it is for"
+        )
     start = None
     if wanted.start_from is not None:
         from cato.runs.start import open_start  # which imports this module
@@ -267,22 +292,26 @@ def build_settings(
         data = from_dict(DataConfig, values, where, "data")
         fingerprint, splits = data.open_file()
         changed["data"] = values | {"fingerprint": fingerprint}
-        recipe = read_recipe(USER_DATA, scale, model or default_model(splits.problem))
-        recipe = _merged(recipe, fit_recipe(recipe, splits.train))
+        name, problem = USER_DATA, splits.problem
     else:
-        problem = get_benchmark(name).problem(scale)  # refuses an unknown name or scale
-        recipe = read_recipe(name, scale, model or default_model(problem))
-    if changed.get("train", {}).keys() & {"epochs", "steps"}:
-        for name in ("minutes", "min_steps"):
-            recipe["train"].pop(name, None)
-    elif wanted.minutes is not None and "min_steps" in recipe["train"]:
-        share = min(1.0, wanted.minutes / recipe["train"]["minutes"])
-        recipe["train"]["min_steps"] = math.ceil(share * recipe["train"]["min_steps"])
-    if start is not None:
-        recipe["model"] = to_dict(start.model)
-        old = to_dict(TrainConfig()) | recipe["train"]
-        recipe["train"] |= {rate: FINE_TUNING_RATE * old[rate] for rate in RATES}
-    return run_config(_merged(recipe, changed), where)
+        splits, problem = None, get_benchmark(name).problem(scale)  # or no such name or scale
+    configs = []
+    for one in candidates(problem) if model == AUTO else [model or default_model(problem)]:
+        recipe = read_recipe(name, scale, one)
+        if splits is not None:
+            recipe = _merged(recipe, fit_recipe(recipe, splits.train))
+        if changed.get("train", {}).keys() & {"epochs", "steps"}:
+            for length in ("minutes", "min_steps"):
+                recipe["train"].pop(length, None)
+        elif wanted.minutes is not None and "min_steps" in recipe["train"]:
+            share = min(1.0, wanted.minutes / recipe["train"]["minutes"])
+            recipe["train"]["min_steps"] = math.ceil(share * recipe["train"]["min_steps"])
+        if start is not None:
+            recipe["model"] = to_dict(start.model)
+            old = to_dict(TrainConfig()) | recipe["train"]
+            recipe["train"] |= {rate: FINE_TUNING_RATE * old[rate] for rate in RATES}
+        configs.append(run_config(_merged(recipe, changed), where))
+    return configs
 
 
 def read_recipe(benchmark: str, scale: str, model_name: str) -> dict[str, Any]:
@@ -301,9 +330,10 @@ def read_recipe(benchmark: str, scale: str, model_name: str) -> dict[str, Any]:
 def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
     """Changes to the recipe for user data, all plain values, that the training samples ask for.
 
-    Large meshes get a narrower model and smaller batches, so that the recipe's minutes still allow
-    hundreds of steps. Problems in time learn one frame of each sample per step. The loss has
-    gradient terms only if the problem is steady and the mesh has gradients.
+    Large meshes get a narrower model and smaller batches, meshes in space a smaller stencil, so
+    that the recipe's minutes still allow hundreds of steps. Problems in time learn one frame of
+    each sample per step. The loss has gradient terms only if the problem is steady and the mesh has
+    gradients.
     """
     problem, scale = train.problem, recipe["scale"]
     changes: dict[str, Any] = {}
@@ -319,9 +349,12 @@ def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
         "batch_size": max(1, min(settings["batch_size"], largest)),
         "frames_per_step": None if problem.time == "steady" else 1,
     }
-    if scale == "small" and problem.num_nodes > MANY_NODES:
+    changes["model"] = {}
+    if scale == "small" and problem.num_nodes >= MANY_NODES:
         width = recipe["model"].get("width", model_class(recipe["model_name"]).config_class.width)
-        changes["model"] = {"width": width // 2}
+        changes["model"]["width"] = width // 2
+    if len(problem.shape) == 3 and "kernel" in recipe["model"]:
+        changes["model"]["kernel"] = KERNEL_3D
     if settings.get("optimizer") == "muon" and not hasattr(torch.optim, "Muon"):
         note("this PyTorch has no Muon (added in 2.9): using AdamW")
         changes["train"]["optimizer"] = "adamw"

@@ -2,8 +2,9 @@
 
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -41,19 +42,27 @@ from cato.runs.settings import DataConfig, RunConfig, TrainConfig, run_config
 from cato.runs.start import in_frame_of, open_start, take_over
 from cato.training.loop import Training, new_model, steps_within
 from cato.training.optim import decay_start
+from cato.training.trials import Trial, choose
 from cato.user_data.read import changed_since
 
 
-def train(config: RunConfig, folder: Path) -> Run:
-    """Train a new model, or fine-tune a trained one, into a new run folder."""
+def train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig] = ()) -> Run:
+    """Train a new model, or fine-tune a trained one, into a new run folder.
+
+    Args:
+        config: Settings of the run.
+        folder: The new folder.
+        rivals: Settings of other models for the same data, from `build_candidates`: each gets a
+            short trial, and the best is trained.
+    """
     require_new(folder)  # before a process creates it, and before hours of generating
     with _claimed(folder):
         if is_first_process():
             require_new(folder)  # another process may have finished one meanwhile
-        return _train(config, folder)
+        return _train(config, folder, rivals)
 
 
-def _train(config: RunConfig, folder: Path) -> Run:
+def _train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig]) -> Run:
     fabric = make_fabric(config.train)
     splits = None if is_generated(config) else _load(fabric, config)
     problem = data_spec(config).problem if splits is None else splits.problem
@@ -65,12 +74,15 @@ def _train(config: RunConfig, folder: Path) -> Run:
             f"says why), and precision {config.train.precision} rounds them; use "
             f"--train.precision 32-true"
         )
-    # Refuses bad settings before data are generated.
-    size = num_parameters(config.model_name, config.model, problem)
     copies = 4 if fabric.device.type == "cpu" else 1  # weights, gradient and the optimiser's means
-    remedy = "choose smaller settings of the model, such as --model.width"
-    require_memory(4 * copies * size, f"training {size:,} parameters", remedy)
+    for one in (config, *rivals):  # refuses bad settings before data are generated
+        size = num_parameters(one.model_name, one.model, problem)
+        remedy = "choose smaller settings of the model, such as --model.width"
+        require_memory(4 * copies * size, f"training {size:,} parameters", remedy)
     splits = splits or _load(fabric, config)
+    trials: list[Trial] = []
+    if rivals:
+        config, trials = choose((config, *rivals), splits, fabric)
     problem = config.data.condition(splits.train, model_class(config.model_name))
     model = new_model(config, problem)
     weights = None
@@ -81,7 +93,8 @@ def _train(config: RunConfig, folder: Path) -> Run:
         weights = model.state_dict()
     run = None
     if fabric.is_global_zero:
-        run = create_run(folder, config, problem, data_key(config, splits), weights)
+        rows = [asdict(trial) for trial in trials]
+        run = create_run(folder, config, problem, data_key(config, splits), weights, rows)
     return _fit(_of_first_process(fabric, folder, run), splits, fabric, model)
 
 

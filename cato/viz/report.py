@@ -18,12 +18,16 @@ from cato.inference.evaluate import (
     has_learnt,
     headline_figures,
 )
-from cato.models.registry import model_class
+from cato.models.registry import candidates, model_class
 from cato.problem import Problem
 from cato.runs.folder import Run
 from cato.viz.fields import new_figure
 from cato.viz.figures import chart_figure, describe_chart, sample_figure
 from cato.viz.pages import render
+
+CLOSE = 1.5
+"""Errors of trials that are closer than this ratio may change their order in a whole training: on
+the heat equation of examples/ a lead of 27 % did (docs/log.md)."""
 
 
 def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
@@ -60,6 +64,8 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         description=description,
         setup=_setup(run),
         settings=to_json(settings, indent=2),
+        trials=_trials(run),
+        advice=_advice(run),
         errors=_errors(metrics),
         images={name: _save(figure, run.folder, name) for name, figure in figures.items()},
         band=metrics["band"],
@@ -129,6 +135,46 @@ def _setup(run: Run) -> dict[str, Any]:
         "training time": f"{last['seconds'] / 60:.1f} minutes",
         "seed of data, training": f"{run.config.data.seed}, {run.config.train.seed}",
     }
+
+
+def _trials(run: Run) -> list[tuple[str, str, int, str]]:
+    """Rows of the table of trials, the best first: model, validation error, steps, seconds."""
+    finished = [trial for trial in run.trials if trial["validation"] is not None]
+    diverged = [trial for trial in run.trials if trial["validation"] is None]
+    return [
+        (
+            model_class(trial["model"]).title,
+            "diverged" if trial["validation"] is None else _percent(trial["validation"]),
+            trial["steps"],
+            f"{trial['seconds']:.0f}",
+        )
+        for trial in [*sorted(finished, key=lambda trial: trial["validation"]), *diverged]
+    ]
+
+
+def _advice(run: Run) -> str:
+    """Whether another model may be better; empty for benchmarks, which have a comparison."""
+    name = run.config.model_name
+    errors = {trial["model"]: trial["validation"] for trial in run.trials}
+    if not errors:
+        rivals = [model_class(rival).title for rival in candidates(run.problem) if rival != name]
+        is_user_data = run.config.data.file is not None
+        advice = (
+            f"No other model was tried on these data. {' or '.join(rivals)} might be better: "
+            f"`cato train --model auto` compares them."
+        )
+        return advice if is_user_data else ""
+    close = [
+        model_class(rival).title
+        for rival, error in errors.items()
+        if rival != name and error is not None and error <= CLOSE * errors[name]
+    ]
+    if not close:
+        return f"It was ahead by more than {CLOSE - 1:.0%}."
+    return (
+        f"{' and '.join(close)} came within {CLOSE - 1:.0%} of it. In a whole training the order "
+        f"may differ, so another model could be better: train it too and compare."
+    )
 
 
 def _percent(error: float | None) -> str:

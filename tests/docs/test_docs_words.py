@@ -41,7 +41,7 @@ def check_arguments(*words: str) -> None:
     if isinstance(command, Train) and command.resume is None and command.benchmark:
         is_own = Path(command.benchmark).suffix or command.targets  # a file of the reader's
         if not is_own:
-            command.config(changes)
+            command.configs(changes)
     if isinstance(command, Generate):
         command.specs()
 

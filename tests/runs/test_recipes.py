@@ -87,7 +87,7 @@ def test_the_command_of_a_run_repeats_it(model):
     other = run_config({**config.to_dict(), "scale": "small"}, "test")
     _, _, *words = shlex.split(command_of(other))
     changes, own = split_overrides(words)
-    assert parse(Train, own, "test").config(changes) == other
+    assert parse(Train, own, "test").configs(changes) == [other]
 
 
 @pytest.mark.parametrize("model", [name for name in MODELS if name not in ("cato", "cato_pc")])

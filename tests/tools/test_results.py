@@ -12,7 +12,9 @@ from tools import cards, generate, pages, readme, results, speed_page
 from tools.results import RESULTS, ROOT, Row, read_results, stamped, update_rows
 
 FILES = sorted(RESULTS.glob("*.json"))
-WITH_DATA = {"fine_tuning", "pretrained", "recipes", "solvers", "survey", "training_range"}
+WITH_DATA = {
+    *("fine_tuning", "pretrained", "recipes", "solvers", "survey", "training_range", "user_data")
+}
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -32,8 +34,8 @@ def missing(row: Row, needs_data: bool) -> set[str]:
 
 def test_there_is_a_file_for_every_measurement() -> None:
     names = {path.stem for path in FILES}
-    # Those of the pretrained models and of fine-tuning come with their next training.
-    later = {"pretrained", "fine_tuning"}
+    # Those of the pretrained models, fine-tuning and user data come with their next training.
+    later = {"pretrained", "fine_tuning", "user_data"}
     assert names - later == {
         *("exports", "recipes", "serve", "solvers", "speed", "survey", "training_range")
     }

@@ -113,7 +113,7 @@ def test_the_command_repeats_a_fine_tuning(pretrained, user_file):
         config = settings(source, pretrained.folder, model={"depth": 4})
         _, _, *words = shlex.split(command_of(config))
         changes, own = split_overrides(words)
-        assert parse(Train, own, "test").config(changes) == config
+        assert parse(Train, own, "test").configs(changes) == [config]
 
 
 @pytest.fixture

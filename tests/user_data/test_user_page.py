@@ -12,8 +12,8 @@ import xarray
 from cato.cli import main
 
 PAGE = Path(__file__).parents[2] / "docs" / "user-data.md"
-TINY = ["--scale", "smoke", "--train.epochs", "1", "--train.accelerator", "cpu"]
-TINY += ["--model.width", "8", "--model.depth", "1"]
+SHORT = ["--scale", "smoke", "--train.epochs", "1", "--train.accelerator", "cpu"]
+TINY = [*SHORT, "--model.width", "8", "--model.depth", "1"]
 SECTION = re.compile(r"^## (.+?)$(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
 BLOCK = re.compile(r"^```(python|bash)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 EXAMPLES = {
@@ -30,7 +30,8 @@ def run_block(language: str, text: str) -> None:
     for line in text.splitlines():
         name, *words = shlex.split(line, comments=True)
         assert name == "cato"
-        main([*words, *(TINY if words[0] == "train" else [])])
+        small = SHORT if "auto" in words else TINY  # auto refuses settings of one model
+        main([*words, *(small if words[0] == "train" else [])])
 
 
 def test_there_is_an_example_for_each_geometry():
