@@ -2,8 +2,12 @@
 
 Requests for the same model on meshes of the same shape are stacked into one forward pass. A pass
 starts with the oldest request and takes along every request that fits. It waits a few milliseconds
-only if other requests are being read, so a single client never waits. While a pass runs, requests
-collect for the next one.
+only if other requests are being decoded, so a single client never waits. While a pass runs,
+requests collect for the next one. Clients take turns: a client's second request comes after the
+first request of every other client, however long it has waited.
+
+The values of a result depend on the other samples of its pass in the last bits. In deterministic
+mode a pass has one request only, and PyTorch one thread.
 
 Models run in one thread of this process: PyTorch itself uses the cores. Longer work, such as a
 solver, belongs in a process of its own.
@@ -12,14 +16,16 @@ solver, belongs in a process of its own.
 import logging
 import threading
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
+from operator import itemgetter
 
 import numpy as np
+import torch
 
 from cato.errors import InputError
 from cato.serve.metrics import Metrics
@@ -60,6 +66,7 @@ class Job:
     """A request in the queue, with the future of its result."""
 
     request: PredictRequest
+    client: str = ""  # clients take turns
     result: "Future[PredictResult]" = field(default_factory=Future)
     is_cancelled: bool = False  # nobody waits for the result any more
 
@@ -98,8 +105,8 @@ class Batcher:
                 self._num_arriving -= 1
                 self._changed.notify()
 
-    def submit(self, request: PredictRequest) -> Job:
-        job = Job(request)
+    def submit(self, request: PredictRequest, client: str = "") -> Job:
+        job = Job(request, client)
         with self._changed:
             self._queue.append(job)
             self._changed.notify()
@@ -120,6 +127,8 @@ class Batcher:
         self._thread.join()
 
     def _work(self) -> None:
+        if self._settings.deterministic:
+            torch.set_num_threads(1)
         while batch := self._next_batch():
             self._process(batch)
             del batch  # frees the arrays before the thread sleeps
@@ -145,15 +154,27 @@ class Batcher:
     def _fitting(self) -> list[Job]:
         """The oldest job and those that fit it, up to the capacity of one pass."""
         batch: list[Job] = []
-        for job in self._queue:
+        for job in self._in_turn():
+            if batch and self._settings.deterministic:
+                break
             if not batch or job.request.fits(batch[0].request):
                 if batch and _num_samples([*batch, job]) > self._capacity(job.request):
                     break
                 batch.append(job)
         return batch
 
+    def _in_turn(self) -> list[Job]:
+        """The queue, sorted by how many older jobs of the same client it has, then by age."""
+        num_older: Counter[str] = Counter()
+        turns = []
+        for job in self._queue:
+            turns.append(num_older[job.client])
+            num_older[job.client] += 1
+        return [job for _, job in sorted(zip(turns, self._queue, strict=True), key=itemgetter(0))]
+
     def _is_full(self, batch: list[Job]) -> bool:
-        return not batch or _num_samples(batch) >= self._capacity(batch[0].request)
+        is_alone = self._settings.deterministic
+        return is_alone or not batch or _num_samples(batch) >= self._capacity(batch[0].request)
 
     def _capacity(self, request: PredictRequest) -> int:
         """Samples per pass; their nodes together are at most those of the largest sample."""

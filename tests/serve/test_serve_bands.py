@@ -31,7 +31,7 @@ def band_of(name, step=0):
 @pytest.fixture
 def client(models):
     banded = {name: replace(models[name], band=band_of(name)) for name in SCALES}
-    with TestClient(create_app({**models, **banded})) as client:
+    with TestClient(create_app({**models, **banded}), base_url="http://localhost") as client:
         yield client
 
 
@@ -129,7 +129,7 @@ def test_without_a_run_all_pretrained_models_are_served_and_explored(tmp_path, m
         errors = model.about["test_error"]
         assert errors == {key: figures[key] for key in ALL_ERRORS}
         assert model.about["band"] == figures["band"]
-    with TestClient(create_app(models)) as client:
+    with TestClient(create_app(models), base_url="http://localhost") as client:
         assert client.get("/", follow_redirects=False).headers["location"] == "/explorer/"
         shown = client.get("/explorer/api/benchmarks").json()["benchmarks"]
         assert [benchmark["name"] for benchmark in shown] == list(BENCHMARKS)
