@@ -12,17 +12,17 @@ import socket
 import sys
 import time
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import torch
 from safetensors.numpy import save
 
-from cato.benchmarks import editor_for
+from cato.benchmarks import BENCHMARKS, editor_for
 from cato.serve.models import ServedModel, load_model
 from tests.hostile.served import ServerProcess
 
-NAMES = ("darcy", "airfoil", "elasticity", "navier_stokes", "pipe", "plasticity")
 OPTIONS = ("--header-seconds", "2", "--body-seconds", "2", "--idle-seconds", "1")
 EXTREMES = (0.0, -1.0, 1e-45, 1e-30, 1e19, 1e38, -3.4e38, 1e300, float("nan"), float("inf"))
 SIZES = (0, 1, 2, -1, 10**20, 2**31, 2**63, 2**64, 1e20, True, None, "5", [], {})
@@ -34,12 +34,10 @@ CHECK_EVERY = 50  # Requests between two valid ones.
 
 
 class Fuzzer:
-    """Draws requests. Every draw depends on the seed only."""
+    """Draws requests for models of the benchmarks. Every draw depends on the seed only."""
 
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-        torch.set_num_threads(1)
-        self.models = {name: load_model(name) for name in NAMES}
+    def __init__(self, models: Mapping[str, ServedModel], seed: int) -> None:
+        self.models, self.rng = models, np.random.default_rng(seed)
 
     def pick(self, options: Any) -> Any:
         return options[self.rng.integers(len(options))]
@@ -139,7 +137,7 @@ class Fuzzer:
 
     def request(self) -> bytes:
         """A whole request."""
-        name = str(self.pick(NAMES))
+        name = self.pick(sorted(self.models))
         model = self.models[name]
         method, target, kind, body = "POST", f"/models/{name}/predict", "application/json", b""
         match self.rng.integers(6):
@@ -189,6 +187,7 @@ def send(port: int, request: bytes) -> tuple[int, bytes]:
         except OSError as error:
             if isinstance(error, TimeoutError):
                 raise
+    received = received.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
     if not received.startswith(b"HTTP/1.1 "):
         return 0, b""
     return int(received[9:12]), received.partition(b"\r\n\r\n")[2]
@@ -213,11 +212,12 @@ def is_right(port: int, model: ServedModel, rng: np.random.Generator) -> bool:
 
 def campaign(seconds: float, seed: int) -> dict[str, Any]:
     """Counts by status, and the first requests that broke something."""
-    fuzzer = Fuzzer(seed)
+    torch.set_num_threads(1)
+    fuzzer = Fuzzer({name: load_model(name) for name in BENCHMARKS}, seed)
     statuses: Counter[int] = Counter()
     broken: list[str] = []
     num_checks = num_wrong = 0
-    with ServerProcess(*NAMES, "--deterministic", *OPTIONS) as server:
+    with ServerProcess(*BENCHMARKS, "--deterministic", *OPTIONS) as server:
         until = time.monotonic() + seconds
         while time.monotonic() < until:
             request = fuzzer.request()

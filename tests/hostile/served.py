@@ -18,7 +18,7 @@ class ServerProcess:
     """`cato serve` with some options, on a free port; use it in a `with` block."""
 
     def __init__(self, *options: str) -> None:
-        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115: open as long as the process
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115
         self.process = subprocess.Popen(
             [*COMMAND, "--port", "0", *options],
             stdout=subprocess.PIPE,
