@@ -28,7 +28,7 @@ function ask(isWrong) {
     const input = document.createElement("input");
     const button = document.createElement("button");
     dialog.className = "token";
-    label.textContent = isWrong ? "This is not the token of this service. Token " : "This service needs a token. Token ";
+    label.textContent = isWrong ? "This is not the token of this service." : "This service needs a token.";
     Object.assign(input, { type: "password", autocomplete: "off", required: true });
     button.textContent = "Continue";
     label.append(input);
