@@ -69,7 +69,13 @@ def format_for(content_type: str) -> Format:
 
 
 def decode_json(content: bytes, max_bytes: int) -> Body:
-    """Arrays of a JSON object; JSON is not compressed, so `max_bytes` was checked before."""
+    """Arrays of a JSON object of at most `max_bytes`."""
+    if len(content) > max_bytes:
+        raise HTTPException(
+            413,
+            f"a JSON body is limited to {max_bytes} bytes, this one has {len(content)}; send .npz "
+            f"(application/x-npz), or fewer samples",
+        )
     try:
         # NaN and Infinity are not JSON but accepted here, so that validation can name their index.
         fields = json.loads(content)

@@ -168,10 +168,13 @@ async def predict(name: str, request: Request, service: Serving) -> Response:
     """Solve one or more samples; the response has the format of the request."""
     model = service.model(name)
     form = format_for(request.headers.get("content-type", ""))
-    content, settings = await service.read_body(request), service.settings
+    settings = service.settings
+    is_json = form.media_type == "application/json"
+    max_bytes = settings.max_json_bytes if is_json else settings.max_body_bytes
+    content = await service.read_body(request)
     async with service.admit(request):
         with service.batcher.arriving():
-            body = await service.run_in_executor(form.decode, content, settings.max_body_bytes)
+            body = await service.run_in_executor(form.decode, content, max_bytes)
             arrays = await service.run_in_executor(validate, body.arrays, model, settings)
             check_response_size(arrays, form, settings)
         result = await service.predict(arrays, request)

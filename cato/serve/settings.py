@@ -25,6 +25,8 @@ class RequestLimits:
 
     max_body_bytes: Count = 32 * 2**20
     """Maximum size of a request body in bytes, both compressed and uncompressed."""
+    max_json_bytes: Count = 8 * 2**20
+    """Maximum size of a JSON body in bytes; while one is parsed, everybody waits."""
     max_response_bytes: Count = 128 * 2**20  # Maximum size of a response in bytes.
     max_samples: Count = 64  # Maximum number of samples per request.
     max_nodes: Count = 20_000
