@@ -1,10 +1,10 @@
 """Dynamic batching: the queue between the event loop and the thread that runs the models.
 
 Requests for the same model on meshes of the same shape are stacked into one forward pass. A pass
-starts with the oldest request and takes along every request that fits. It waits a few milliseconds
+starts with the oldest request in turn and takes along every request that fits. It waits a few milliseconds
 only if other requests are being decoded, so a single client never waits. While a pass runs,
-requests collect for the next one. Clients take turns: a client's second request comes after the
-first request of every other client, however long it has waited.
+requests collect for the next one. Clients take turns: each has one request per turn, so a client
+with many requests delays another by one of them.
 
 The values of a result depend on the other samples of its pass in the last bits. In deterministic
 mode a pass has one request only, and PyTorch one thread.
@@ -16,13 +16,13 @@ solver, belongs in a process of its own.
 import logging
 import threading
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterator
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
-from operator import itemgetter
+from operator import attrgetter
 
 import numpy as np
 import torch
@@ -66,7 +66,7 @@ class Job:
     """A request in the queue, with the future of its result."""
 
     request: PredictRequest
-    client: str = ""  # clients take turns
+    turn: int = 0  # jobs run in this order, then by age
     result: "Future[PredictResult]" = field(default_factory=Future)
     is_cancelled: bool = False  # nobody waits for the result any more
 
@@ -81,6 +81,8 @@ class Batcher:
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()
         self._num_arriving = 0
+        self._turn = 0  # of the last pass
+        self._next_turn: dict[str, int] = {}  # by client, if it is not the current turn
         self._is_closing = False
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
         self._thread.start()
@@ -106,8 +108,9 @@ class Batcher:
                 self._changed.notify()
 
     def submit(self, request: PredictRequest, client: str = "") -> Job:
-        job = Job(request, client)
         with self._changed:
+            job = Job(request, max(self._turn, self._next_turn.get(client, 0)))
+            self._next_turn[client] = job.turn + 1
             self._queue.append(job)
             self._changed.notify()
         return job
@@ -146,15 +149,19 @@ class Batcher:
                     self._settings.batch_seconds,
                 )
                 batch = self._fitting()
+            if batch:
+                self._turn = max(self._turn, batch[0].turn)
+                later = self._next_turn.items()
+                self._next_turn = {client: turn for client, turn in later if turn > self._turn}
             for job in batch:
                 self._queue.remove(job)
                 job.result.set_running_or_notify_cancel()
         return batch
 
     def _fitting(self) -> list[Job]:
-        """The oldest job and those that fit it, up to the capacity of one pass."""
+        """The first job in turn and those that fit it, up to the capacity of one pass."""
         batch: list[Job] = []
-        for job in self._in_turn():
+        for job in sorted(self._queue, key=attrgetter("turn")):
             if batch and self._settings.deterministic:
                 break
             if not batch or job.request.fits(batch[0].request):
@@ -162,15 +169,6 @@ class Batcher:
                     break
                 batch.append(job)
         return batch
-
-    def _in_turn(self) -> list[Job]:
-        """The queue, sorted by how many older jobs of the same client it has, then by age."""
-        num_older: Counter[str] = Counter()
-        turns = []
-        for job in self._queue:
-            turns.append(num_older[job.client])
-            num_older[job.client] += 1
-        return [job for _, job in sorted(zip(turns, self._queue, strict=True), key=itemgetter(0))]
 
     def _is_full(self, batch: list[Job]) -> bool:
         is_alone = self._settings.deterministic

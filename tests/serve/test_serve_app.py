@@ -384,3 +384,13 @@ def test_more_routers_get_the_same_manners(models):
         wrong = client.post("/explorer/draw?seed=x").json()["detail"]
         assert wrong.startswith("query.seed: ")
         assert 'route="/explorer/draw",status="422"} 2.0' in client.get("/metrics").text
+
+
+def test_large_json_and_large_responses_are_refused(client_of):
+    client = client_of(max_json_bytes=2000, max_response_bytes=500)
+    inputs = inputs_of(0, (8, 6, 5, 1))
+    refused = client.post(PREDICT, json={"inputs": inputs.tolist()})
+    assert (refused.status_code, "send .npz" in refused.json()["detail"]) == (413, True)
+    refused = client.post(PREDICT, **packed(inputs=inputs))  # 8 × 30 values of 4 bytes
+    assert (refused.status_code, "about 960 bytes" in refused.json()["detail"]) == (413, True)
+    assert client.post(PREDICT, **packed(inputs=inputs[:4])).status_code == 200
