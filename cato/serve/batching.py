@@ -1,10 +1,10 @@
 """Dynamic batching: the queue between the event loop and the thread that runs the models.
 
 Requests for the same model on meshes of the same shape are stacked into one forward pass. A pass
-starts with the oldest request in turn and takes along every request that fits. It waits a few milliseconds
-only if other requests are being decoded, so a single client never waits. While a pass runs,
-requests collect for the next one. Clients take turns: each has one request per turn, so a client
-with many requests delays another by one of them.
+starts with the oldest request in turn and takes along every request that fits. It waits a few
+milliseconds only if other requests are being decoded, so a single client never waits. While a pass
+runs, requests collect for the next one. Clients take turns: each has one request per turn, so a
+client with many requests delays another by one of them.
 
 The values of a result depend on the other samples of its pass in the last bits. In deterministic
 mode a pass has one request only, and PyTorch one thread.
