@@ -3,17 +3,30 @@
 Commands import what they need when they run, so that help and errors appear at once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeVar
 
 import tyro
 from tyro.conf import Positional
 
 from cato.cli.output import Command, RunCommand, show, show_errors, show_rows
 from cato.cli.user_data import Inspect
+from cato.config import from_dict, to_dict
 from cato.errors import InputError
 from cato.progress import note
+from cato.serve.settings import (
+    Access,
+    Batching,
+    ClientLimits,
+    RequestLimits,
+    ServeSettings,
+    SolverLimits,
+    TotalLimits,
+)
+
+_Group = TypeVar("_Group")
+_Flat = Annotated[_Group, tyro.conf.OmitArgPrefixes]  # A group of options without a common prefix.
 
 DEMO_STEPS = 900
 """Minimum steps of the demo, however slow the machine; fewer if it is asked for fewer minutes."""
@@ -325,11 +338,36 @@ class Serve(Command):
     host: str = "127.0.0.1"  # Address to listen on; this machine only by default.
     port: int = 8000  # Port; 0 picks a free one.
     open: bool = False  # Open the explorer in a browser.
+    token_file: Path | None = None
+    """File with a token that clients must send; the variable CATO_TOKEN is another way."""
+    access: _Flat[Access] = field(default_factory=Access)
+    requests: _Flat[RequestLimits] = field(default_factory=RequestLimits)
+    total: _Flat[TotalLimits] = field(default_factory=TotalLimits)
+    client: _Flat[ClientLimits] = field(default_factory=ClientLimits)
+    solvers: _Flat[SolverLimits] = field(default_factory=SolverLimits)
+    batching: _Flat[Batching] = field(default_factory=Batching)
 
     def run(self) -> None:
-        from cato.serve.server import serve
+        from cato.serve.server import read_token, serve
 
-        serve(self.runs, self.host, self.port, open_page=self.open, as_json=self.json)
+        groups = (
+            self.access,
+            self.requests,
+            self.total,
+            self.client,
+            self.solvers,
+            self.batching,
+        )
+        values = {name: value for group in groups for name, value in to_dict(group).items()}
+        serve(
+            self.runs,
+            self.host,
+            self.port,
+            settings=from_dict(ServeSettings, values, "cato serve"),
+            token=read_token(self.token_file),
+            open_page=self.open,
+            as_json=self.json,
+        )
 
 
 SECTIONS: dict[str, dict[str, type[Any]]] = {

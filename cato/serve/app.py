@@ -6,38 +6,47 @@ in another process or thread, never in the event loop.
 """
 
 import asyncio
-import logging
-import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from http import HTTPMethod
 from pathlib import Path
 
-from fastapi import FastAPI, HTTPException, Request
+from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.middleware import Middleware
 
 from cato import __version__
 from cato.errors import InputError
 from cato.serve import explorer, routes
-from cato.serve.metrics import Metrics
+from cato.serve.middleware import (
+    CheckHost,
+    CountRequests,
+    LimitBodies,
+    RequireToken,
+    SecureResponses,
+)
 from cato.serve.models import ServedModel
 from cato.serve.service import Service
 from cato.serve.settings import ServeSettings
 
-logger = logging.getLogger(__name__)
 STATIC = Path(__file__).parent / "static"
+DOCS = {"/docs": "api.html", "/docs/api.css": "api.css", "/docs/api.js": "api.js"}
+PUBLIC = {"/", "/health", "/openapi.json", "/explorer", "/explorer/", *DOCS} | {
+    f"/explorer/{path.name}" for path in explorer.PAGE.iterdir()
+}
+"""Paths that need no token: pages, which ask for it, and what says nothing about the models."""
 
 
-def create_app(models: Mapping[str, ServedModel], settings: ServeSettings | None = None) -> FastAPI:
-    """Build the application that serves these models.
+def create_app(
+    models: Mapping[str, ServedModel], settings: ServeSettings | None = None, token: str = ""
+) -> FastAPI:
+    """Build the application that serves these models, with a token only to those who know it.
 
     Without a lifespan (some test clients), call `app.state.service.close()` at the end, and
     `app.state.exploration.jobs.close()` if a solver was used.
     """
     settings = settings or ServeSettings()
-    service, exploration = Service(models, settings), explorer.Exploration(models)
+    service, exploration = Service(models, settings), explorer.Exploration(models, settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -47,29 +56,35 @@ def create_app(models: Mapping[str, ServedModel], settings: ServeSettings | None
             await asyncio.to_thread(exploration.jobs.close)  # ends requests that wait for jobs
             service.close()
 
+    middleware = [  # from the outside inwards
+        Middleware(CountRequests, metrics=service.metrics),
+        Middleware(SecureResponses),
+        Middleware(CheckHost, names=settings.host_names),
+        *([Middleware(RequireToken, token=token, public=PUBLIC)] if token else []),
+        Middleware(LimitBodies, max_bytes=settings.max_body_bytes, held=service.held_bytes),
+    ]
     app = FastAPI(
         title="cato",
         summary="Neural surrogates for PDE solvers",
         version=__version__,
         lifespan=lifespan,
+        middleware=middleware,
         docs_url=None,  # FastAPI's pages load scripts from the network
         redoc_url=None,
     )
     app.state.service, app.state.exploration = service, exploration
-    app.add_middleware(LimitBody, max_bytes=settings.max_body_bytes)
-    app.add_middleware(CountRequests, metrics=service.metrics)
     app.add_exception_handler(InputError, _on_input_error)
     app.add_exception_handler(RequestValidationError, _on_invalid_parameter)
-    app.add_exception_handler(Exception, _on_bug)
     app.include_router(routes.router)
     app.include_router(explorer.router)
-    app.get("/docs", include_in_schema=False)(_docs)
+    for path in DOCS:
+        app.get(path, include_in_schema=False)(_docs)
     app.get("/", include_in_schema=False)(_home)
     return app
 
 
-async def _docs() -> FileResponse:
-    return FileResponse(STATIC / "api.html")
+async def _docs(request: Request) -> FileResponse:
+    return FileResponse(STATIC / DOCS[request.url.path], headers={"Cache-Control": "no-cache"})
 
 
 async def _home(request: Request) -> RedirectResponse:
@@ -87,73 +102,3 @@ async def _on_invalid_parameter(request: Request, error: Exception) -> JSONRespo
     first = error.errors()[0]
     field = ".".join(str(part) for part in first["loc"])
     return JSONResponse({"detail": f"{field}: {first['msg']}"}, 422)
-
-
-async def _on_bug(request: Request, error: Exception) -> JSONResponse:
-    logger.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return JSONResponse({"detail": "internal error; see the server log"}, 500)
-
-
-# Middleware in plain ASGI, because Starlette's base class hides a client's disconnection.
-
-
-class CountRequests:
-    """Count requests and their duration by method, route and status."""
-
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
-        self.app, self.metrics = app, metrics
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        status, started = 500, time.perf_counter()  # 500 unless a response is sent
-
-        async def send_counting(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-            await send(message)
-
-        try:
-            await self.app(scope, receive, send_counting)
-        finally:
-            method = scope["method"] if scope["method"] in HTTPMethod.__members__ else "other"
-            # The route's template, not the URL: clients could invent any number of URLs.
-            route = scope["route"].path if "route" in scope else "none"
-            self.metrics.requests.labels(method, route, status).inc()
-            self.metrics.request_seconds.labels(route).observe(time.perf_counter() - started)
-
-
-class LimitBody:
-    """Reject bodies above a size, by their Content-Length or, if that is wrong, while reading."""
-
-    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
-        self.app, self.max_bytes = app, max_bytes
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self.app(scope, receive, send)
-            return
-        header = dict(scope["headers"]).get(b"content-length", b"")
-        announced = int(header) if header.isdigit() else 0
-        left = self.max_bytes
-
-        async def receive_limited() -> Message:
-            nonlocal left
-            if announced > self.max_bytes:
-                raise self._too_large(f"{announced} bytes")
-            message = await receive()
-            left -= len(message.get("body", b""))
-            if left < 0:
-                raise self._too_large("more")
-            return message
-
-        await self.app(scope, receive_limited, send)
-
-    def _too_large(self, size: str) -> HTTPException:
-        return HTTPException(
-            413,
-            f"the body is limited to {self.max_bytes} bytes, this one has {size}; split the "
-            f"request into smaller ones",
-        )

@@ -1,9 +1,13 @@
 """Dynamic batching: the queue between the event loop and the thread that runs the models.
 
 Requests for the same model on meshes of the same shape are stacked into one forward pass. A pass
-starts with the oldest request and takes along every request that fits. It waits a few milliseconds
-only if other requests are being read, so a single client never waits. While a pass runs, requests
-collect for the next one.
+starts with the oldest request in turn and takes along every request that fits. It waits a few
+milliseconds only if other requests are being decoded, so a single client never waits. While a pass
+runs, requests collect for the next one. Clients take turns: each has one request per turn, so a
+client with many requests delays another by one of them.
+
+The values of a result depend on the other samples of its pass in the last bits. In deterministic
+mode a pass has one request only, and PyTorch one thread.
 
 Models run in one thread of this process: PyTorch itself uses the cores. Longer work, such as a
 solver, belongs in a process of its own.
@@ -18,8 +22,10 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import prod
+from operator import attrgetter
 
 import numpy as np
+import torch
 
 from cato.errors import InputError
 from cato.serve.metrics import Metrics
@@ -60,6 +66,7 @@ class Job:
     """A request in the queue, with the future of its result."""
 
     request: PredictRequest
+    turn: int = 0  # jobs run in this order, then by age
     result: "Future[PredictResult]" = field(default_factory=Future)
     is_cancelled: bool = False  # nobody waits for the result any more
 
@@ -74,6 +81,8 @@ class Batcher:
         self._changed = threading.Condition()
         self._queue: deque[Job] = deque()
         self._num_arriving = 0
+        self._turn = 0  # of the last pass
+        self._next_turn: dict[str, int] = {}  # by client, if it is not the current turn
         self._is_closing = False
         self._thread = threading.Thread(target=self._work, name="models", daemon=True)
         self._thread.start()
@@ -98,9 +107,10 @@ class Batcher:
                 self._num_arriving -= 1
                 self._changed.notify()
 
-    def submit(self, request: PredictRequest) -> Job:
-        job = Job(request)
+    def submit(self, request: PredictRequest, client: str = "") -> Job:
         with self._changed:
+            job = Job(request, max(self._turn, self._next_turn.get(client, 0)))
+            self._next_turn[client] = job.turn + 1
             self._queue.append(job)
             self._changed.notify()
         return job
@@ -120,6 +130,8 @@ class Batcher:
         self._thread.join()
 
     def _work(self) -> None:
+        if self._settings.deterministic:
+            torch.set_num_threads(1)
         while batch := self._next_batch():
             self._process(batch)
             del batch  # frees the arrays before the thread sleeps
@@ -137,15 +149,21 @@ class Batcher:
                     self._settings.batch_seconds,
                 )
                 batch = self._fitting()
+            if batch:
+                self._turn = max(self._turn, batch[0].turn)
+                later = self._next_turn.items()
+                self._next_turn = {client: turn for client, turn in later if turn > self._turn}
             for job in batch:
                 self._queue.remove(job)
                 job.result.set_running_or_notify_cancel()
         return batch
 
     def _fitting(self) -> list[Job]:
-        """The oldest job and those that fit it, up to the capacity of one pass."""
+        """The first job in turn and those that fit it, up to the capacity of one pass."""
         batch: list[Job] = []
-        for job in self._queue:
+        for job in sorted(self._queue, key=attrgetter("turn")):
+            if batch and self._settings.deterministic:
+                break
             if not batch or job.request.fits(batch[0].request):
                 if batch and _num_samples([*batch, job]) > self._capacity(job.request):
                     break
@@ -153,7 +171,8 @@ class Batcher:
         return batch
 
     def _is_full(self, batch: list[Job]) -> bool:
-        return not batch or _num_samples(batch) >= self._capacity(batch[0].request)
+        is_alone = self._settings.deterministic
+        return is_alone or not batch or _num_samples(batch) >= self._capacity(batch[0].request)
 
     def _capacity(self, request: PredictRequest) -> int:
         """Samples per pass; their nodes together are at most those of the largest sample."""

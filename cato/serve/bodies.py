@@ -5,8 +5,10 @@ The content type of the request chooses the format; the response has the same fo
 JSON: {"inputs": …, "coords": …}, each a nested list, samples first and channels last, or a flat
 list with its shape, {"shape": [1, 29, 29, 1], "values": […]}; the response uses the same form.
 
-.npz: the arrays `inputs` and `coords`. Uploads are not trusted: sizes are checked against the
-headers before anything is decompressed or allocated, and nothing is unpickled.
+.npz: the arrays `inputs` and `coords`. safetensors: the array `values` of the explorer.
+
+Uploads are not trusted: sizes are compared with the bytes that are there before anything is
+decompressed or allocated, and nothing is unpickled.
 """
 
 import io
@@ -31,6 +33,9 @@ from cato.serve.settings import ServeSettings
 
 FIELDS = ("inputs", "coords")
 MAX_AXES = 8
+MAX_SIZE = 2**31  # Of one axis; NumPy cannot take every size, not even of an empty array.
+MAX_HEADER_BYTES = 2**16  # Of a safetensors body.
+_SAFETENSORS_TYPES = {"F32": "<f4", "F64": "<f8", "U8": "|u1", "I32": "<i4", "I64": "<i8"}
 _COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 """Python decompresses these incrementally; bzip2 and lzma could use any amount of memory."""
 
@@ -50,6 +55,7 @@ class Format:
     media_type: str
     decode: Callable[[bytes, int], Body]  # of the bytes, and the limit of uncompressed bytes
     encode: Callable[[PredictRequest, PredictResult, Body], bytes]
+    bytes_per_value: int  # in a response, at most
 
 
 def format_for(content_type: str) -> Format:
@@ -63,7 +69,13 @@ def format_for(content_type: str) -> Format:
 
 
 def decode_json(content: bytes, max_bytes: int) -> Body:
-    """Arrays of a JSON object; JSON is not compressed, so `max_bytes` was checked before."""
+    """Arrays of a JSON object of at most `max_bytes`."""
+    if len(content) > max_bytes:
+        raise HTTPException(
+            413,
+            f"a JSON body is limited to {max_bytes} bytes, this one has {len(content)}; send .npz "
+            f"(application/x-npz), or fewer samples",
+        )
     try:
         # NaN and Infinity are not JSON but accepted here, so that validation can name their index.
         fields = json.loads(content)
@@ -88,17 +100,22 @@ def _json_array(value: Any, name: str) -> np.ndarray:
             f"{name} must be a nested list or an object of 'shape' and 'values', not {_kind(value)}"
         )
     shape, values = value["shape"], value["values"]
-    if (
-        not isinstance(shape, list)
-        or len(shape) > MAX_AXES
-        or not all(type(size) is int and 0 <= size < 2**31 for size in shape)
-    ):
+    if not _is_shape(shape):
         raise InputError(f"{name}.shape must be a list of at most {MAX_AXES} sizes")
     if not isinstance(values, list) or list in map(type, values) or len(values) != prod(shape):
         raise InputError(
             f"{name}.values must be a flat list of {prod(shape)} numbers for shape {shape}"
         )
     return _reshape(_numbers(values, f"{name}.values"), shape, name)
+
+
+def _is_shape(value: Any) -> bool:
+    """Whether a value is a list of sizes that an array can have; it may still be too large."""
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) <= MAX_AXES
+        and all(type(size) is int and 0 <= size < MAX_SIZE for size in value)
+    )
 
 
 def _reshape(
@@ -177,14 +194,48 @@ def _npy_array(data: bytes, name: str) -> np.ndarray:
     try:
         shape, fortran_order, dtype = npy_header(stream)
     except Exception as error:
-        raise InputError(f"{name} is not an array written by numpy.savez ({error})") from None
+        reason = " ".join(str(error).split())[:200]  # it may repeat the header
+        raise InputError(f"{name} is not an array written by numpy.savez ({reason})") from None
     if dtype.kind not in "fiu":
         raise InputError(f"{name} must contain real numbers; it contains {dtype}")
     size = len(data) - stream.tell()
-    if len(shape) > MAX_AXES or min(shape, default=0) < 0 or prod(shape) * dtype.itemsize != size:
-        raise InputError(f"{name} claims shape {shape[:9]} of {dtype}, but has {size} bytes")
+    if not _is_shape(shape) or prod(shape) * dtype.itemsize != size:
+        raise InputError(f"{name} claims shape {str(shape)[:80]} of {dtype}, but has {size} bytes")
     array = np.frombuffer(data, dtype, offset=stream.tell())
     return _reshape(array, shape, name, "F" if fortran_order else "C")
+
+
+def decode_safetensors(content: bytes) -> np.ndarray:
+    """The array `values`, the only one of a safetensors file."""
+    header, data = _safetensors_parts(content)
+    match header.get("values"):
+        case {"dtype": str(name), "shape": shape, "data_offsets": [int(start), int(end)]}:
+            dtype = np.dtype(_SAFETENSORS_TYPES.get(name, "V0"))
+        case _:
+            raise _not_safetensors("its header describes no array 'values'")
+    if not dtype.itemsize or not _is_shape(shape):
+        raise _not_safetensors("its type or shape is not supported")
+    if (start, end) != (0, len(data)) or prod(shape) * dtype.itemsize != len(data):
+        raise _not_safetensors(f"shape and offsets do not fit {len(data)} bytes of data")
+    return _reshape(np.frombuffer(data, dtype), shape, "values")
+
+
+def _safetensors_parts(content: bytes) -> tuple[dict[str, Any], bytes]:
+    """Header and data of a safetensors file with at most one array."""
+    length = int.from_bytes(content[:8], "little")
+    if not 0 < length <= min(len(content) - 8, MAX_HEADER_BYTES):
+        raise _not_safetensors("the length of its header is wrong")
+    try:
+        header = json.loads(content[8 : 8 + length])
+    except (ValueError, RecursionError):
+        raise _not_safetensors("its header is not JSON") from None
+    if not isinstance(header, dict) or not header.keys() <= {"values", "__metadata__"}:
+        raise _not_safetensors("it must contain 'values' only")
+    return header, content[8 + length :]
+
+
+def _not_safetensors(reason: str) -> InputError:
+    return InputError(f"the body must be an array 'values' in safetensors format: {reason}")
 
 
 def _require_known(names: Iterable[str]) -> None:
@@ -260,6 +311,19 @@ def validate(
     return PredictRequest(model, inputs, np.broadcast_to(coords, (len(inputs), *coords.shape[1:])))
 
 
-_JSON = Format("application/json", decode_json, encode_json)
-_NPZ = Format("application/x-npz", decode_npz, encode_npz)
+def check_response_size(request: PredictRequest, form: Format, settings: ServeSettings) -> None:
+    """Refuse a request before it is solved if its response would be too large."""
+    problem, (num_samples, *mesh) = request.model.problem, request.inputs.shape[:-1]
+    frames = 1 if problem.time == "steady" else problem.num_steps
+    num_values = num_samples * frames * prod(mesh) * problem.num_outputs
+    if (size := num_values * form.bytes_per_value) > settings.max_response_bytes:
+        raise HTTPException(
+            413,
+            f"the response would have about {size} bytes, the limit is "
+            f"{settings.max_response_bytes}; send fewer samples, or .npz instead of JSON",
+        )
+
+
+_JSON = Format("application/json", decode_json, encode_json, 24)
+_NPZ = Format("application/x-npz", decode_npz, encode_npz, 4)
 FORMATS = {"application/json": _JSON, "application/x-npz": _NPZ, "application/octet-stream": _NPZ}

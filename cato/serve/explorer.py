@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from fastapi import APIRouter, Depends, HTTPException, Request, Response
 from fastapi.responses import FileResponse
-from safetensors import SafetensorError
-from safetensors.numpy import load, save
+from safetensors.numpy import save
 
 from cato.benchmarks import BENCHMARKS, editor_for
 from cato.benchmarks.editor import Editor, ModelInputs
@@ -25,9 +24,12 @@ from cato.errors import InputError
 from cato.files import to_json
 from cato.inference.evaluate import errors_by_field, has_learnt
 from cato.serve.batching import PredictRequest, PredictResult
+from cato.serve.bodies import decode_safetensors
+from cato.serve.clients import client_of_scope
 from cato.serve.jobs import SolverJob, SolverJobs
 from cato.serve.models import ServedModel
-from cato.serve.service import Service, Serving
+from cato.serve.service import Service, Serving, unless_gone
+from cato.serve.settings import ServeSettings
 
 PAGE = Path(__file__).parent / "static" / "explorer"
 MEDIA_TYPE = "application/octet-stream"
@@ -46,8 +48,8 @@ class ComputedInputs(NamedTuple):
 class Exploration:
     """State of the explorer, `app.state.exploration`; close its jobs at the end."""
 
-    def __init__(self, models: Mapping[str, ServedModel]) -> None:
-        self.models, self.jobs = models, SolverJobs()
+    def __init__(self, models: Mapping[str, ServedModel], settings: ServeSettings) -> None:
+        self.models, self.jobs = models, SolverJobs(settings)
         self.editors = {  # of the models that were trained on a benchmark
             name: editor
             for name, model in models.items()
@@ -71,8 +73,8 @@ async def _exploration(request: Request) -> Exploration:
 Exploring = Annotated[Exploration, Depends(_exploration)]
 
 
-async def _job(job_id: str, exploration: Exploring) -> SolverJob:
-    job = exploration.jobs.find(job_id)
+async def _job(job_id: str, request: Request, exploration: Exploring) -> SolverJob:
+    job = exploration.jobs.find(job_id, client_of_scope(request.scope))
     if job is None:
         raise HTTPException(404, "this solver job no longer exists; start a new one")
     return job
@@ -133,7 +135,11 @@ def _test_errors(model: ServedModel) -> list[dict[str, Any]]:
 
 @router.get("/api/models/{name}/draw")
 async def draw(
-    name: str, exploration: Exploring, service: Serving, seed: int | None = None
+    name: str,
+    request: Request,
+    exploration: Exploring,
+    service: Serving,
+    seed: int | None = None,
 ) -> Response:
     """Values of a random input; without a seed those of the first input."""
     _, editor = exploration.find(name)
@@ -143,7 +149,8 @@ async def draw(
     def draw_values() -> np.ndarray:
         return editor.first() if seed is None else editor.draw(np.random.default_rng(seed))
 
-    values = await service.run_in_executor(draw_values)
+    async with service.admit(request):
+        values = await service.run_in_executor(draw_values)
     return Response(_pack({}, {"values": values}), media_type=MEDIA_TYPE)
 
 
@@ -153,9 +160,9 @@ async def predict(
 ) -> Response:
     """The prediction for an input, with the nodes and their chart coordinates."""
     model, editor = exploration.find(name)
-    async with service.admit(request) as read_body:
-        values = _values(request, await read_body(), editor)
-        inputs, seconds = await _model_inputs(exploration, service, editor, values)
+    values = _values(request, await service.read_body(request), editor)
+    async with service.admit(request):
+        inputs, seconds = await _model_inputs(exploration, service, editor, values, request)
         coords = None if model.has_coords else inputs.coords[None]
         arrays = PredictRequest(model, inputs.inputs[None], coords)
         result = await service.predict(arrays, request)
@@ -175,14 +182,15 @@ async def start_solver(
 ) -> dict[str, Any]:
     """Start the reference solver for an input."""
     _, editor = exploration.find(name)
-    async with service.admit(request) as read_body:
-        values = _values(request, await read_body(), editor)
-    return _state(await asyncio.to_thread(exploration.jobs.submit, editor, "solve", values))
+    values = _values(request, await service.read_body(request), editor)
+    client = client_of_scope(request.scope)
+    return _state(exploration.jobs.submit(client, editor, "solve", values))
 
 
 @router.get("/api/jobs/{job_id}")
 async def job_state(job: Job) -> dict[str, Any]:
     """State of a job."""
+    job.is_known = job.state in ("failed", "cancelled")
     return _state(job)
 
 
@@ -194,6 +202,7 @@ async def job_result(job: Job, service: Serving) -> Response:
     solution = job.result.result()
     facts = {"seconds": solution.seconds, "compiled": solution.is_compiled}
     body = await service.run_in_executor(_pack, facts, solution.arrays)
+    job.is_known = True
     return Response(body, media_type=MEDIA_TYPE)
 
 
@@ -201,6 +210,7 @@ async def job_result(job: Job, service: Serving) -> Response:
 async def cancel_job(job: Job) -> dict[str, Any]:
     """Cancel a job."""
     await asyncio.to_thread(job.cancel)
+    job.is_known = True
     return _state(job)
 
 
@@ -212,18 +222,15 @@ def _values(request: Request, body: bytes, editor: Editor) -> np.ndarray:
     """Validated values of a body. The media type keeps other sites' pages from sending one."""
     if request.headers.get("content-type") != MEDIA_TYPE:
         raise HTTPException(415, f"the content type must be {MEDIA_TYPE}")
-    try:
-        values = load(body)["values"]
-    except (SafetensorError, KeyError, TypeError, ValueError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise InputError(
-            f"the body must be an array 'values' in safetensors format ({reason})"
-        ) from None
-    return editor.check(values)
+    return editor.check(decode_safetensors(body))
 
 
 async def _model_inputs(
-    exploration: Exploration, service: Service, editor: Editor, values: np.ndarray
+    exploration: Exploration,
+    service: Service,
+    editor: Editor,
+    values: np.ndarray,
+    request: Request,
 ) -> ComputedInputs:
     """Inputs of the model, computed by a solver process if that takes long."""
     if not editor.needs_solver:
@@ -231,12 +238,14 @@ async def _model_inputs(
     cache = exploration.inputs
     key = repr((editor.benchmark.name, editor.parameters)), values.tobytes()
     if key not in cache:
-        job = await asyncio.to_thread(exploration.jobs.submit, editor, "inputs", values)
+        client = client_of_scope(request.scope)
+        job = exploration.jobs.submit(client, editor, "inputs", values)
         try:
-            solution = await asyncio.wrap_future(job.result)
-        except asyncio.CancelledError:
-            await asyncio.to_thread(job.cancel)
-            raise
+            solution = await unless_gone(request, job.result)
+        finally:
+            job.is_known = True
+            if not job.is_over:
+                await asyncio.to_thread(job.cancel)
         cache[key] = ComputedInputs(ModelInputs(**solution.arrays), solution.seconds)
         if len(cache) > CACHE_SIZE:
             cache.popitem(last=False)

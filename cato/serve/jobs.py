@@ -3,6 +3,9 @@
 A solver needs a whole core for seconds, so it never runs in the process that serves requests. A
 worker process imports no torch and keeps imported and compiled code for the next job. A job that is
 cancelled or too slow is ended by killing its process; the next job starts another.
+
+A job belongs to the client that started it: nobody else can see or end it, and no number of other
+jobs drops it. A client may have a few jobs at a time, and the clients take turns.
 """
 
 import functools
@@ -10,20 +13,22 @@ import logging
 import secrets
 import threading
 import time
-from collections import OrderedDict
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections import Counter
+from concurrent.futures import Future
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, Literal
 
 import numpy as np
+from fastapi import HTTPException
 
 from cato.benchmarks.contract import Rejected
 from cato.benchmarks.editor import Editor
 from cato.errors import InputError
 from cato.kernels.jit import when_compiling
 from cato.processes import Worker, WorkerDied
+from cato.serve.settings import ServeSettings
 
 logger = logging.getLogger(__name__)
 
@@ -43,8 +48,9 @@ class Solution:
 class SolverJob:
     """A task for a solver process."""
 
-    def __init__(self, editor: Editor, task: Task, values: np.ndarray) -> None:
-        self.id = secrets.token_hex(8)  # for URLs; cannot be guessed
+    def __init__(self, editor: Editor, task: Task, values: np.ndarray, client: str) -> None:
+        self.id = secrets.token_hex(16)  # for URLs; cannot be guessed
+        self.client = client
         self.state: State = "waiting"
         self.message = ""  # why there is no result
         self.result: Future[Solution] = Future()  # fails with `InputError`
@@ -52,7 +58,9 @@ class SolverJob:
         self._task = (editor, task, values)
         self._lock = threading.Lock()
         self._worker: Worker | None = None
-        self._started = 0.0
+        self._started = self._ended = 0.0
+        self.is_taken = False  # whether a thread runs it, or is about to
+        self.is_known = False  # whether its client has got the result, or the reason for none
 
     @property
     def seconds(self) -> float:
@@ -85,79 +93,110 @@ class SolverJob:
             self._worker = None
         self._end("failed" if solution is None else "done", message, solution)
 
+    def is_kept(self, seconds: float) -> bool:
+        """Whether the job still matters: it goes on, or its result waits, but not for too long."""
+        waits = not self.is_known and time.monotonic() - self._ended < seconds
+        return not self.is_over or waits
+
     def cancel(self, message: str = "cancelled") -> None:
-        """End the job and its process; waits until the process is gone."""
-        self._end("cancelled", message)
+        """End the job and its process; the call that ends it waits until the process is gone."""
+        if not self._end("cancelled", message):
+            return
         while self._worker is not None:  # again if the process was just being started
             with self._lock:
                 if self._worker is not None:
                     self._worker.kill()
             time.sleep(0.01)
 
-    def _end(self, state: State, message: str, solution: Solution | None = None) -> None:
+    def _end(self, state: State, message: str, solution: Solution | None = None) -> bool:
         with self._lock:
             if self.is_over:  # the first outcome counts
-                return
+                return False
+            self._ended = time.monotonic()
             self.state, self.message = state, message
         if solution is None:
             self.result.set_exception(InputError(message))
         else:
             self.result.set_result(solution)
+        return True
 
 
 class SolverJobs:
     """The queue and its worker processes, which are started when they are needed.
 
-    `submit`, `SolverJob.cancel` and `close` may kill processes, which takes a moment: do not call
-    them in an event loop.
-
-    Args:
-        num_processes: Maximum number of jobs that run at a time.
-        max_jobs: Maximum number of jobs, including finished ones; a new job replaces the oldest.
-        time_limit: Time limit per job in seconds.
+    `SolverJob.cancel` and `close` may kill processes, which takes a moment: do not call them in an
+    event loop.
     """
 
-    def __init__(
-        self, num_processes: int = 2, max_jobs: int = 8, time_limit: float = 300.0
-    ) -> None:
-        self._max_jobs, self._time_limit = max_jobs, time_limit
-        self._jobs: OrderedDict[str, SolverJob] = OrderedDict()
-        self._lock = threading.Lock()
-        self._workers: list[Worker] = []
-        self._of_thread = threading.local()
-        self._threads = ThreadPoolExecutor(num_processes, "solvers", self._add_worker)
+    def __init__(self, settings: ServeSettings) -> None:
+        self._settings = settings
+        self._jobs: dict[str, SolverJob] = {}  # in order of age
+        self._changed = threading.Condition()
+        self._is_closing = False
+        self._threads: list[threading.Thread] = []
 
-    def submit(self, editor: Editor, task: Task, values: np.ndarray) -> SolverJob:
-        """Add a job to the queue; if there are too many, the oldest is dropped."""
-        job, dropped = SolverJob(editor, task, values), None
-        with self._lock:
-            if len(self._jobs) >= self._max_jobs:
-                over = (old for old in self._jobs.values() if old.is_over)
-                dropped = next(over, None) or next(iter(self._jobs.values()))
-                del self._jobs[dropped.id]
-            self._jobs[job.id] = job
-        if dropped is not None:
-            dropped.cancel("dropped because of too many newer jobs; try again")
-        self._threads.submit(self._run, job)
+    def submit(self, client: str, editor: Editor, task: Task, values: np.ndarray) -> SolverJob:
+        """Add a job of a client to the queue; raises `HTTPException` if there are too many.
+
+        It may replace the oldest result that the same client has not fetched.
+        """
+        job, settings = SolverJob(editor, task, values, client), self._settings
+        with self._changed:
+            kept = [old for old in self._jobs.values() if old.is_kept(settings.result_seconds)]
+            own = [old for old in kept if old.client == client]
+            if len(own) >= settings.client_jobs:
+                replaced = next((old for old in own if old.is_over), None)
+                if replaced is None:
+                    raise _too_many(429, f"{settings.client_jobs} of yours")
+                kept.remove(replaced)
+            if len(kept) >= settings.max_jobs:
+                raise _too_many(503, f"{settings.max_jobs} in all")
+            self._jobs = {old.id: old for old in [*kept, job]}
+            if len(self._threads) < settings.solver_processes:
+                self._threads.append(threading.Thread(target=self._work, daemon=True))
+                self._threads[-1].start()
+            self._changed.notify()
         return job
 
-    def find(self, job_id: str) -> SolverJob | None:
-        """The job with this id, unless it was dropped."""
-        return self._jobs.get(job_id)
+    def find(self, job_id: str, client: str) -> SolverJob | None:
+        """The client's job with this id, unless it was dropped."""
+        job = self._jobs.get(job_id)
+        return job if job is not None and job.client == client else None
 
     def close(self) -> None:
+        with self._changed:
+            self._is_closing = True
+            self._changed.notify_all()
         for job in list(self._jobs.values()):
             job.cancel("the service is shutting down")
-        self._threads.shutdown()
-        for worker in self._workers:
-            worker.kill()
+        for thread in self._threads:
+            thread.join()
 
-    def _add_worker(self) -> None:
-        self._of_thread.worker = Worker()
-        self._workers.append(self._of_thread.worker)
+    def _work(self) -> None:
+        with Worker() as worker:
+            while (job := self._next()) is not None:
+                job.run(worker, self._settings.job_seconds)
 
-    def _run(self, job: SolverJob) -> None:
-        job.run(self._of_thread.worker, self._time_limit)
+    def _next(self) -> SolverJob | None:
+        """Wait for a job: the oldest of a client with the fewest running ones; None at the end."""
+
+        def choose() -> SolverJob | None:
+            jobs = self._jobs.values()
+            running = Counter(job.client for job in jobs if job.is_taken and not job.is_over)
+            waiting = [job for job in jobs if not job.is_taken and not job.is_over]
+            return min(waiting, key=lambda job: running[job.client], default=None)
+
+        with self._changed:
+            self._changed.wait_for(lambda: self._is_closing or choose() is not None)
+            job = None if self._is_closing else choose()
+            if job is not None:
+                job.is_taken = True
+        return job
+
+
+def _too_many(status: int, limit: str) -> HTTPException:
+    reason = f"solver jobs are limited to {limit} at a time; try again later"
+    return HTTPException(status, reason, {"Retry-After": "5"})
 
 
 def run_task(editor: Editor, task: Task, values: np.ndarray) -> Solution:

@@ -32,4 +32,5 @@ class Metrics:
         )
         self.queue_length = gauge("cato_queue_length", "Predictions in the queue.")
         self.requests_under_way = gauge("cato_requests_under_way", "Predictions in progress.")
+        self.held_bytes = gauge("cato_held_bytes", "Bytes of bodies in memory.")
         self.models = gauge("cato_models", "Models served.")

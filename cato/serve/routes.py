@@ -11,7 +11,7 @@ from fastapi.responses import PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import BaseModel, Field
 
-from cato.serve.bodies import format_for, validate
+from cato.serve.bodies import check_response_size, format_for, validate
 from cato.serve.service import Serving
 
 router = APIRouter()
@@ -154,12 +154,14 @@ async def describe_model(name: str, service: Serving) -> dict[str, Any]:
         200: {"model": Prediction, **NPZ_RESPONSE},
         **errors(
             _400="the body cannot be read",
+            _401="the token is missing or wrong",
             _404="unknown model",
             _408="the body did not arrive in time",
             _413="too many bytes, samples or nodes",
             _415="unknown content type",
             _422="the arrays do not fit the model",
-            _503="too many predictions in progress; try again after Retry-After seconds",
+            _429="too much of yours in progress; try again after Retry-After seconds",
+            _503="too much in progress; try again after Retry-After seconds",
             _504="not solved in time",
         ),
     },
@@ -170,11 +172,15 @@ async def predict(name: str, request: Request, service: Serving) -> Response:
     """Solve one or more samples; the response has the format of the request."""
     model = service.model(name)
     form = format_for(request.headers.get("content-type", ""))
-    async with service.admit(request) as read_body:
+    settings = service.settings
+    is_json = form.media_type == "application/json"
+    max_bytes = settings.max_json_bytes if is_json else settings.max_body_bytes
+    content = await service.read_body(request)
+    async with service.admit(request):
         with service.batcher.arriving():
-            content, settings = await read_body(), service.settings
-            body = await service.run_in_executor(form.decode, content, settings.max_body_bytes)
+            body = await service.run_in_executor(form.decode, content, max_bytes)
             arrays = await service.run_in_executor(validate, body.arrays, model, settings)
+            check_response_size(arrays, form, settings)
         result = await service.predict(arrays, request)
         content = await service.run_in_executor(form.encode, arrays, result, body)
     return Response(content, media_type=form.media_type)

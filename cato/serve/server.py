@@ -3,13 +3,18 @@
 import errno
 import importlib.util
 import ipaddress
+import os
 import signal
 import socket
 import threading
 import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from functools import partial
+from math import ceil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from rich.table import Table
 
@@ -19,13 +24,16 @@ from cato.progress import console, note
 from cato.serve.settings import ServeSettings
 
 if TYPE_CHECKING:
+    import uvicorn
     from fastapi import FastAPI
 
     from cato.serve.models import ServedModel
 
-MAX_CONNECTIONS = 1000
 GRACE_SECONDS = 5.0  # Time beyond the limit of a request before a shutdown is forced.
+OTHER_FILES = 200  # Open files of this process besides its connections.
 PACKAGES = ("fastapi", "prometheus_client", "uvicorn")
+TOKEN_VARIABLE = "CATO_TOKEN"
+MIN_TOKEN = 16  # Characters; a shorter token could be guessed.
 
 
 def serve(
@@ -33,13 +41,16 @@ def serve(
     host: str = "127.0.0.1",
     port: int = 8000,
     *,
+    settings: ServeSettings | None = None,
+    token: str = "",
     open_page: bool = False,
     as_json: bool = False,
 ) -> None:
     """Serve models until Ctrl-C or SIGTERM; requests in progress are finished.
 
-    The default host accepts connections from this machine only; port 0 is a free one. With
-    `as_json`, URL and models are printed as one JSON object instead of a table.
+    The default host accepts connections from this machine only; port 0 is a free one. With a
+    `token`, clients must send it. With `as_json`, URL and models are printed as one JSON object
+    instead of a table.
     """
     missing = [name for name in PACKAGES if not importlib.util.find_spec(name)]
     if missing:
@@ -49,12 +60,17 @@ def serve(
     from cato.serve.app import create_app
     from cato.serve.models import load_models
 
-    settings = ServeSettings()
+    settings = settings or ServeSettings()
+    settings = replace(settings, host_names=(*settings.host_names, host))
+    for proxy in settings.proxies:
+        _require_address(proxy)
     with listening_socket(host, port) as listener:
+        _allow_open_files(settings.max_connections + OTHER_FILES)
         models = load_models(runs)
         url = url_of(listener)
-        app = create_app(models, settings)
-        _restrict_hosts(app, host, listener.getsockname()[0])
+        app = create_app(models, settings, token)
+        if not token:
+            _warn_if_open(host, listener.getsockname()[0])
         _announce(models, url, as_json)
         if open_page:
             threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
@@ -64,17 +80,60 @@ def serve(
 
 def run_app(app: "FastAPI", listener: socket.socket, settings: ServeSettings) -> None:
     """Run an application on an open port until a signal stops it."""
+    with _ignore_repeated_signals():
+        create_server(app, settings).run(sockets=[listener])
+
+
+def create_server(app: "FastAPI", settings: ServeSettings) -> "uvicorn.Server":
+    """The HTTP server of an application, with the limits on connections."""
     import uvicorn
 
+    from cato.serve.clients import Quota, client_of
+    from cato.serve.connections import LimitedProtocol
+
+    open_connections = Quota(
+        settings.max_connections,
+        settings.client_connections,
+        "connections",
+        exempt=[client_of(proxy) for proxy in settings.proxies],  # they carry many clients
+    )
+    protocol: Any = partial(LimitedProtocol, open_connections=open_connections, settings=settings)
     config = uvicorn.Config(
         app,
-        log_level="warning",
+        http=protocol,
+        ws="none",
+        log_level="error",  # a warning for every broken request would fill any disk
         access_log=False,
-        limit_concurrency=MAX_CONNECTIONS,
+        server_header=False,
+        # uvicorn's default is to believe this header if it comes from this machine.
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies),
+        timeout_keep_alive=ceil(settings.idle_seconds),
         timeout_graceful_shutdown=int(settings.time_limit + GRACE_SECONDS),
     )
-    with _ignore_repeated_signals():
-        uvicorn.Server(config).run(sockets=[listener])
+    return uvicorn.Server(config)
+
+
+def read_token(path: Path | None) -> str:
+    """The token from a file or the environment; empty without either.
+
+    It is no option itself, because every user of a machine can see the options of its processes.
+    """
+    if path is not None:
+        origin, text = str(path), path.read_text(encoding="utf-8", errors="replace")
+    else:
+        # Removed, so that no child process inherits it.
+        origin, text = TOKEN_VARIABLE, os.environ.pop(TOKEN_VARIABLE, "")
+        if not text:
+            return ""
+    token = text.strip()
+    if len(token) < MIN_TOKEN or not (token.isascii() and token.isprintable()) or " " in token:
+        raise InputError(
+            f"{origin}: a token is one line of at least {MIN_TOKEN} letters, digits and signs "
+            f"without spaces; make one with: python -c 'import secrets; "
+            f"print(secrets.token_urlsafe())'"
+        )
+    return token
 
 
 def listening_socket(host: str, port: int) -> socket.socket:
@@ -106,19 +165,40 @@ def url_of(listener: socket.socket) -> str:
     return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _restrict_hosts(app: "FastAPI", host: str, address: str) -> None:
-    """Check the Host header of a local service; warn if the service is open to the network."""
-    from starlette.middleware.trustedhost import TrustedHostMiddleware
+def _require_address(proxy: str) -> None:
+    try:
+        ipaddress.ip_address(proxy)
+    except ValueError:
+        raise InputError(
+            f"--proxies needs numeric addresses, such as 10.0.0.2; got {proxy!r}"
+        ) from None
 
-    if ipaddress.ip_address(address).is_loopback:
-        # Otherwise a web page whose name resolves to 127.0.0.1 could use it through a browser.
-        names = ["localhost", "127.0.0.1", "[::1]", host]
-        app.add_middleware(TrustedHostMiddleware, allowed_hosts=names)
-    else:
+
+def _warn_if_open(host: str, address: str) -> None:
+    """Warn if the service is open to the network."""
+    if not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         note(
             f"NOTE: at {host}, anybody who can reach this machine over the network can use these "
-            f"models; there is no password. To serve this machine only: --host 127.0.0.1"
+            f"models; there is no token. To require one: --token-file FILE. To serve this machine "
+            f"only: --host 127.0.0.1"
         )
+
+
+def _allow_open_files(number: int) -> None:
+    """Raise this process's limit of open files: a connection is one."""
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= number:
+        return
+    if hard != resource.RLIM_INFINITY and hard < number:
+        raise InputError(
+            f"--max-connections needs {number} open files, but this process may have {hard}; "
+            f"choose at most {hard - OTHER_FILES}, or raise the limit: ulimit -n {number}"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (number, hard))
 
 
 def _announce(models: "dict[str, ServedModel]", url: str, as_json: bool) -> None:

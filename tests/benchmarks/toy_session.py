@@ -44,7 +44,7 @@ def read() -> dict[str, Any]:
 
 def explore() -> dict[str, Any]:
     api = "/explorer/api"
-    with TestClient(create_app(load_models(["mine=run"]))) as client:
+    with TestClient(create_app(load_models(["mine=run"])), base_url="http://localhost") as client:
         listed = client.get(f"{api}/benchmarks").json()["benchmarks"]
         drawn = client.get(f"{api}/models/mine/draw?seed=1")
         headers = {"content-type": drawn.headers["content-type"]}

@@ -155,7 +155,9 @@ def service(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         Normaliser(problem),
         coords=torch.from_numpy(nodes),
     ).eval()
-    with TestClient(create_app({"x": ServedModel("x", model, {})})) as client:
+    with TestClient(
+        create_app({"x": ServedModel("x", model, {})}), base_url="http://localhost"
+    ) as client:
 
         def post(address: str, **options: object) -> httpx.Response:
             answer = client.post(address.removeprefix("http://127.0.0.1:8000"), **options)

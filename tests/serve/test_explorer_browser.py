@@ -7,15 +7,14 @@ import hashlib
 import os
 import re
 import shutil
-import threading
 import time
 
 import pytest
 from explored import build_explored, unpack
+from raw import running_server
 
 from cato.benchmarks import BENCHMARKS
-from cato.serve.app import create_app
-from cato.serve.server import listening_socket, url_of
+from cato.serve.settings import ServeSettings
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 CHROMIUM = os.environ.get("CATO_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
@@ -29,17 +28,14 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 390, "height": 800}
 
 
 @pytest.fixture(scope="module")
-def address():
-    import uvicorn
+def models():
+    return {name: build_explored(name) for name in BENCHMARKS}
 
-    app = create_app({name: build_explored(name) for name in BENCHMARKS})
-    with listening_socket("127.0.0.1", 0) as listener:
-        server = uvicorn.Server(uvicorn.Config(app, log_level="error"))
-        thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
-        thread.start()
-        yield url_of(listener)
-        server.should_exit = True
-        thread.join(30)
+
+@pytest.fixture(scope="module")
+def address(models):
+    with running_server(models, ServeSettings()) as (port, _):
+        yield f"http://127.0.0.1:{port}"
 
 
 @pytest.fixture(scope="module")
@@ -305,3 +301,50 @@ def test_what_goes_wrong_is_said_in_words(visit):
     page.wait_for_selector("#trouble", state="hidden")
     # The browser itself notes every refusal, as it should; nothing else may be there.
     visit.wrong[:] = [line for line in visit.wrong if "Failed to load resource" not in line]
+
+
+def test_the_page_of_the_api_works_under_its_policy(visit, address):
+    page = visit("pipe")
+    page.goto(f"{address}/docs")
+    page.wait_for_selector("details code")
+    assert "/models/{name}/predict" in page.inner_text("#routes")
+    page.locator("summary", has_text="/health").click()
+    page.locator("details[open] button", has_text="send").click()
+    page.wait_for_selector("details[open] > pre:visible")
+    assert '"ready":true' in page.inner_text("details[open] > pre")
+
+
+TOKEN = "correct-horse-battery"
+
+
+@pytest.fixture
+def guarded(models):
+    with running_server({"pipe": models["pipe"]}, ServeSettings(), TOKEN) as (port, _):
+        yield f"http://127.0.0.1:{port}/explorer/"
+
+
+def test_the_page_asks_for_the_token(browser, guarded):
+    with browser.new_context(viewport=DESKTOP) as context:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(guarded)
+        for word, expected in (("wrong-wrong-wrong", "not the token"), (TOKEN, "")):
+            page.fill("dialog input", word)
+            page.click("dialog button")
+            if expected:
+                page.wait_for_selector(f"dialog:has-text('{expected}')")
+        settled(page, None)
+        assert page.locator("dialog").count() == 0
+        page.reload()  # the tab remembers it
+        settled(page, None)
+
+
+def test_the_token_may_be_in_the_address_and_does_not_stay_there(browser, guarded):
+    with browser.new_context(viewport=DESKTOP) as context:
+        page = context.new_page()
+        page.set_default_timeout(PATIENCE)
+        page.goto(f"{guarded}#pipe&token={TOKEN}")
+        settled(page, None)
+        assert page.url == f"{guarded}#pipe"
+        page.click("#draw")
+        page.wait_for_selector("#trouble", state="hidden")

@@ -26,7 +26,7 @@ def client_of(models):
 
     def build(**limits):
         app = create_app(models, ServeSettings(**limits))
-        client = TestClient(app, raise_server_exceptions=False)
+        client = TestClient(app, raise_server_exceptions=False, base_url="http://localhost")
         clients.append(client.__enter__())
         return client
 
@@ -208,7 +208,7 @@ def test_overload_is_refused_and_passes(models, gate):
         ask = {"json": {"inputs": inputs_of(1).tolist()}}
         first = [asyncio.create_task(client.post(PREDICT, **ask)) for _ in range(3)]
         service = app.state.service
-        await until(lambda: gate.entered.is_set() and service._num_under_way == 3)
+        await until(lambda: gate.entered.is_set() and service.slots.held == 3)
         refused = [await client.post(PREDICT, **ask) for _ in range(4)]
         health = await client.get("/health")  # answers while the model is busy
         gate.open.set()
@@ -242,7 +242,7 @@ def test_time_is_limited_and_the_work_dropped(models, gate):
 
 
 def test_a_body_that_never_ends_is_given_up(models):
-    app = create_app(models, ServeSettings(time_limit=0.2))
+    app = create_app(models, ServeSettings(body_seconds=0.2))
 
     async def work(client):
         headers = {"content-type": "application/json"}
@@ -255,7 +255,11 @@ def test_the_work_of_a_client_that_has_gone_is_dropped(models, gate):
     app = create_app(models, ServeSettings(max_batch=1))
 
     def scope_of(length):
-        headers = [(b"content-type", b"application/json"), (b"content-length", length)]
+        headers = [
+            (b"host", b"localhost"),
+            (b"content-type", b"application/json"),
+            (b"content-length", length),
+        ]
         return {
             "type": "http",
             "method": "POST",
@@ -374,9 +378,19 @@ def test_more_routers_get_the_same_manners(models):
 
     app = create_app(models, ServeSettings(max_body_bytes=10))
     app.include_router(router)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         refused = client.post("/explorer/draw?seed=3")
         assert (refused.status_code, refused.json()) == (422, {"detail": "no sample 3"})
         wrong = client.post("/explorer/draw?seed=x").json()["detail"]
         assert wrong.startswith("query.seed: ")
         assert 'route="/explorer/draw",status="422"} 2.0' in client.get("/metrics").text
+
+
+def test_large_json_and_large_responses_are_refused(client_of):
+    client = client_of(max_json_bytes=2000, max_response_bytes=500)
+    inputs = inputs_of(0, (8, 6, 5, 1))
+    refused = client.post(PREDICT, json={"inputs": inputs.tolist()})
+    assert (refused.status_code, "send .npz" in refused.json()["detail"]) == (413, True)
+    refused = client.post(PREDICT, **packed(inputs=inputs))  # 8 × 30 values of 4 bytes
+    assert (refused.status_code, "about 960 bytes" in refused.json()["detail"]) == (413, True)
+    assert client.post(PREDICT, **packed(inputs=inputs[:4])).status_code == 200

@@ -33,7 +33,7 @@ def band_of(name, step=0):
 @pytest.fixture
 def client(models):
     banded = {name: replace(models[name], band=band_of(name)) for name in SCALES}
-    with TestClient(create_app({**models, **banded})) as client:
+    with TestClient(create_app({**models, **banded}), base_url="http://localhost") as client:
         yield client
 
 
@@ -157,7 +157,7 @@ def test_without_a_run_all_pretrained_models_are_served_and_explored(tmp_path, m
         assert model.about["band"] == figures["band"]
         assert model.about["training_range"] == figures["training_range"]
         assert model.training_range is not None
-    with TestClient(create_app(models)) as client:
+    with TestClient(create_app(models), base_url="http://localhost") as client:
         assert client.get("/", follow_redirects=False).headers["location"] == "/explorer/"
         shown = client.get("/explorer/api/benchmarks").json()["benchmarks"]
         assert [benchmark["name"] for benchmark in shown] == pretrained_names()

@@ -200,3 +200,20 @@ def test_closing_answers_what_was_asked(models):
         jobs = [batcher.submit(ask(models["rollout"], rng)) for _ in range(5)]
     assert all(job.result.done() for job in jobs)
     assert not batcher.is_alive
+
+
+def test_clients_take_turns(models, gate):
+    """The second request of a client comes after the first of every other."""
+    rng = np.random.default_rng(0)
+    order = []
+    with running(max_batch=1) as batcher:
+        blocker = batcher.submit(ask(models["grid"], rng), "blocker")
+        assert gate.entered.wait(10)
+        clients = ["flood", "flood", "flood", "honest", "other", "honest"]
+        jobs = [batcher.submit(ask(models["grid"], rng), client) for client in clients]
+        for index, job in enumerate(jobs):
+            job.result.add_done_callback(lambda _, index=index: order.append(index))
+        gate.open.set()
+        for job in (blocker, *jobs):
+            job.result.result(10)
+    assert order == [0, 3, 4, 1, 5, 2]

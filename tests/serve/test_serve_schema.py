@@ -20,7 +20,7 @@ from cato.serve.settings import ServeSettings
 
 @pytest.fixture
 def api(models):
-    app = create_app(models, ServeSettings(max_body_bytes=10_000, time_limit=20.0))
+    app = create_app(models, ServeSettings(max_body_bytes=10_000, host_names=("testserver",)))
     yield schemathesis.openapi.from_asgi("/openapi.json", app)
     app.state.service.close()
 

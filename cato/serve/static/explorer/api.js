@@ -1,11 +1,12 @@
 // Requests to the routes of the explorer.
 
 import { load, save } from "./safetensors.js";
+import { fetchWithToken } from "./token.js";
 
 const MAX_TRIES = 12;
 const wait = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
-/** Send a request. Retries while the server is overloaded (503); other errors throw a message. */
+/** Send a request. Retries while there is too much to do (429, 503); other errors throw a message. */
 export async function request(path, { method = "GET", arrays = null } = {}) {
   const options = { method, keepalive: method === "DELETE" };
   if (arrays) {
@@ -15,11 +16,11 @@ export async function request(path, { method = "GET", arrays = null } = {}) {
   for (let tries = 1; ; tries += 1) {
     let response;
     try {
-      response = await fetch(`api/${path}`, options);
+      response = await fetchWithToken(`api/${path}`, options);
     } catch {
       throw new Error("The server does not respond. Is `cato serve` still running?");
     }
-    if (response.status === 503 && tries < MAX_TRIES) {
+    if ([429, 503].includes(response.status) && tries < MAX_TRIES) {
       await wait(150 * tries);
       continue;
     }
