@@ -29,6 +29,7 @@ from torch.nn import functional as F
 
 from cato.errors import InputError
 from cato.kernels import attention as kernels
+from cato.models.layers.nodewise import Linear
 from cato.models.shapes import Mesh
 
 Turn = Float[Tensor, "B *mesh pairs 2"]  # R(p) at every node, as (cos ω_r p, sin ω_r p).
@@ -83,9 +84,9 @@ class AxialAttention(nn.Module):
                 f"got width {width} with {heads} heads"
             )
         self.heads, self.axes, self.turn_values = heads, tuple(axes), turn_values
-        self.qkv = nn.Linear(width, 3 * width * (1 if share_qkv else len(axes)), bias=False)
+        self.qkv = Linear(width, 3 * width * (1 if share_qkv else len(axes)), bias=False)
         # W_O of all axes side by side: the sum over axes is one matrix product.
-        self.out = nn.Linear(len(axes) * width, width, bias=False)
+        self.out = Linear(len(axes) * width, width, bias=False)
 
     def forward(self, h: Mesh, turns: Sequence[Turn]) -> Mesh:
         """Attend along each axis; `turns[k]` is the rotation R(ζ_k)."""

@@ -28,7 +28,7 @@ from cato.models.cato.attention import AxialAttention, Turn, frequencies, rotati
 from cato.models.cato.chart import Chart, ChartKind
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.frames import PointConfig
-from cato.models.layers.nodewise import MLP, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, time_embedding
 from cato.models.shapes import Coords, Mesh, Shape
 from cato.problem import Problem
 
@@ -70,7 +70,7 @@ class LocalOperator(nn.Module):
         padding = tuple(0 if wraps else reach for wraps in periodic)
         convolution = _CONVOLUTIONS[len(periodic)]
         self.depthwise = convolution(width, width, kernel, padding=padding, groups=width)
-        self.pointwise = nn.Linear(width, width)
+        self.pointwise = Linear(width, width)
         # F.pad counts axes from the last to the first, two numbers each.
         self.wrap = [n for wraps in reversed(periodic) for n in 2 * [reach if wraps else 0]]
 
@@ -147,8 +147,8 @@ class Cato(Operator, config=CatoConfig):
             for _ in range(config.depth)
         )
         self.norm = norm()
-        self.solution_head = nn.Linear(width, problem.num_outputs)
-        self.flux_head = nn.Linear(width, problem.num_outputs * problem.dimension)
+        self.solution_head = Linear(width, problem.num_outputs)
+        self.flux_head = Linear(width, problem.num_outputs * problem.dimension)
         omega = frequencies(width // config.heads, config.rotary_base)
         self.register_buffer("omega", omega, persistent=False)
         scale = torch.tensor(config.rotary_scale)
