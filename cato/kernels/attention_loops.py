@@ -49,6 +49,7 @@ CACHE_LINE = 64  # Bytes that memory delivers at once.
 INTEGER = ir.IntType(32)
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
 INTEGERS = ir.VectorType(INTEGER, LANES)
+HALVES = ir.VectorType(ir.IntType(16), LANES)
 FUSE = ("contract",)  # Allows a product and a sum to become one instruction.
 
 
@@ -185,7 +186,7 @@ def turn_back(builder, factor, gradient):
     return complex_product(builder, factor, gradient, -1.0)
 
 
-# Memory: arrays of float32 whose last axis is contiguous
+# Memory: arrays whose last axis is contiguous, of float32 or of the bits of bfloat16 as int16
 
 
 def element(context, builder, kind, array, *index):
@@ -194,45 +195,73 @@ def element(context, builder, kind, array, *index):
     return cgutils.get_item_pointer(context, builder, kind, view, index)
 
 
-def vector_at(*place):
+def vector_at(*place, kind=VECTOR):
     """Address of the vector that begins with an element."""
-    return place[1].bitcast(element(*place), VECTOR.as_pointer())
+    return place[1].bitcast(element(*place), kind.as_pointer())
 
 
-def masked(builder, action, count, result, before, after):
+def masked(builder, action, count, kind, result, before, after):
     """Call LLVM's load or store of the first `count` lanes, given the arguments around them."""
     mask = builder.icmp_signed(
         "<", constant(range(LANES), INTEGERS), spread(builder, count, INTEGERS)
     )
-    arguments = [*before, INTEGER(4), mask, *after]
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    name = f"llvm.masked.{action}.v{LANES}f32.p0"
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+    element_name, alignment = ("f32", 4) if kind is VECTOR else ("i16", 2)
+    arguments = [*before, INTEGER(alignment), mask, *after]
+    signature = ir.FunctionType(result, [argument.type for argument in arguments])
+    name = f"llvm.masked.{action}.v{LANES}{element_name}.p0"
+    return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), arguments)
+
+
+def stored_kind(array):
+    """The LLVM vector of an array's elements."""
+    assert array.dtype in (types.float32, types.int16)
+    return VECTOR if array.dtype == types.float32 else HALVES
+
+
+def from_bfloat16(builder, bits):
+    """Its 16 bits are the first of a float32."""
+    bits = builder.shl(builder.zext(bits, INTEGERS), constant(16, INTEGERS))
+    return builder.bitcast(bits, VECTOR)
+
+
+def to_bfloat16(builder, x):
+    """Rounded to the nearest, ties to even; NaN stays NaN."""
+    bits = builder.bitcast(x, INTEGERS)
+    high = builder.lshr(bits, constant(16, INTEGERS))
+    odd = builder.and_(high, constant(1, INTEGERS))
+    rounded = builder.add(builder.add(bits, constant(0x7FFF, INTEGERS)), odd)
+    rounded = builder.lshr(rounded, constant(16, INTEGERS))
+    is_nan = builder.fcmp_unordered("uno", x, x)
+    rounded = builder.select(is_nan, constant(0x7FC0, INTEGERS), rounded)
+    return builder.trunc(rounded, HALVES)
 
 
 @intrinsic
 def load(_, array, index, count):
     """The vector that begins at an element; lanes from `count` on are not read but 0."""
+    kind = stored_kind(array)
 
     def codegen(context, builder, signature, values):
         index = cgutils.unpack_tuple(builder, values[1])
-        pointer = vector_at(context, builder, array, values[0], *index)
-        return masked(builder, "load", values[2], VECTOR, [pointer], [constant(0.0)])
+        pointer = vector_at(context, builder, array, values[0], *index, kind=kind)
+        zero = ir.Constant(kind, None)
+        x = masked(builder, "load", values[2], kind, kind, [pointer], [zero])
+        return x if kind is VECTOR else from_bfloat16(builder, x)
 
-    assert array.dtype == types.float32
     return vector(array, types.UniTuple(types.intp, array.ndim), types.int32), codegen
 
 
 @intrinsic
 def store(_, x, array, index, count):
     """Write the first `count` lanes of x from an element on."""
+    kind = stored_kind(array)
 
     def codegen(context, builder, signature, values):
         index = cgutils.unpack_tuple(builder, values[2])
-        pointer = vector_at(context, builder, array, values[1], *index)
-        masked(builder, "store", values[3], ir.VoidType(), [values[0], pointer], [])
+        pointer = vector_at(context, builder, array, values[1], *index, kind=kind)
+        x = values[0] if kind is VECTOR else to_bfloat16(builder, values[0])
+        masked(builder, "store", values[3], kind, ir.VoidType(), [x, pointer], [])
 
-    assert array.dtype == types.float32
     return types.void(vector, array, types.UniTuple(types.intp, array.ndim), types.int32), codegen
 
 
@@ -398,17 +427,11 @@ def transpose_tile(_, x, out, row, column):
             for i in range(LANES):
                 if not i & step:
                     upper, lower = lines[i], lines[i + step]
-                    for place, kept, moved in ((i, 0, LANES), (i + step, 0, LANES)):
-                        is_upper = place == i
-                        sources = []
-                        for lane in range(LANES):
-                            if is_upper:
-                                source = LANES + (lane ^ step) if lane & step else lane
-                            else:
-                                source = LANES + lane if lane & step else lane ^ step
-                            sources.append(source)
-                        mask = ir.Constant(INTEGERS, sources)
-                        lines[place] = builder.shuffle_vector(upper, lower, mask)
+                    first = [LANES + (n ^ step) if n & step else n for n in range(LANES)]
+                    second = [LANES + n if n & step else n ^ step for n in range(LANES)]
+                    for place, sources in ((i, first), (i + step, second)):
+                        sources = ir.Constant(INTEGERS, sources)
+                        lines[place] = builder.shuffle_vector(upper, lower, sources)
             step *= 2
         for line, target in zip(lines, vectors(out, out_value, column, row), strict=True):
             builder.store(line, target, align=4)
