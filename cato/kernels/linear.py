@@ -38,7 +38,6 @@ def supported(x: Tensor, *parameters: Tensor) -> bool:
         all(tensor.dtype == torch.float32 for tensor in (x, *parameters))
         and x.numel() >= FEWEST_ROWS * x.shape[-1] > 0
         and torch.backends.mkldnn.is_available()
-        and torch.backends.mkldnn.flags
         and is_eager(x, *parameters)
         and not torch.is_autocast_enabled("cpu")
     )
@@ -47,6 +46,11 @@ def supported(x: Tensor, *parameters: Tensor) -> bool:
 def times_transposed(x: Tensor, y: Tensor, bias: Tensor | None = None) -> Tensor:
     """x yᵀ, plus a bias."""
     return torch.ops.mkldnn._linear_pointwise(x, y, bias, "none", [], None)
+
+
+def product(x: Tensor, y: Tensor) -> Tensor:
+    """The matrix x y."""
+    return times_transposed(x, y.mT)
 
 
 class Linear(torch.autograd.Function):
@@ -62,11 +66,13 @@ class Linear(torch.autograd.Function):
         x, weight = ctx.saved_tensors
         grad_x = grad_weight = grad_bias = None
         rows, grad_rows = x.flatten(0, -2), grad.flatten(0, -2)
-        multiply = torch.mm if torch.is_grad_enabled() else lambda a, b: times_transposed(a, b.mT)
+        multiply = torch.mm if torch.is_grad_enabled() else product
         if ctx.needs_input_grad[0]:
             grad_x = multiply(grad_rows, weight).view_as(x)
-        if ctx.needs_input_grad[1]:
+        if ctx.needs_input_grad[1] and len(weight) <= weight.shape[1]:
             grad_weight = multiply(grad_rows.mT, rows)
+        elif ctx.needs_input_grad[1]:  # oneDNN prefers wide results
+            grad_weight = multiply(rows.mT, grad_rows).mT
         if ctx.needs_input_grad[2]:
             grad_bias = grad_rows.sum(0)
         return grad_x, grad_weight, grad_bias

@@ -158,16 +158,19 @@ class Cato(Operator, config=CatoConfig):
             self.register_buffer("rotary_scale", scale, persistent=False)
 
     def operate(self, nodes: Nodes) -> Prediction:
-        h = self.lift(nodes.joined)
+        # The sum over all blocks keeps its digits inside autocast, too, and so do the results.
+        h = self.lift(nodes.joined).to(nodes.joined.dtype)
         if self.time is not None:
             h = h + self.time(nodes.time)[:, None]
         h = h.unflatten(1, nodes.shape)
         turns = self.rotations(nodes.coords, nodes.shape)
         for block in self.blocks:
             h = block(h, turns)
-        h = self.norm(h.flatten(1, -2))
-        flux = self.flux_head(h).unflatten(-1, (self.problem.num_outputs, self.problem.dimension))
-        return Prediction(self.solution_head(h), flux)
+        with torch.autocast(h.device.type, enabled=False):
+            h = self.norm(h.flatten(1, -2))
+            values, flux = self.solution_head(h), self.flux_head(h)
+        flux = flux.unflatten(-1, (self.problem.num_outputs, self.problem.dimension))
+        return Prediction(values, flux)
 
     def rotations(self, coords: Coords, shape: Shape) -> list[Turn]:
         """R(ζ_k) for every mesh axis k; the same for all blocks."""
