@@ -4,6 +4,8 @@ In PyTorch's operations the rotation of q and k, the transpositions into lines a
 are passes over memory, and the fused attention runs at a fifth of a core's speed with heads as
 small as CATO's. Here one kernel reads a line of the mesh, rotates, attends and writes to its place.
 
+They take float32 and bfloat16; rotations are always float32, and so is all arithmetic.
+
 Threads share the lines. Every number is computed by one thread in one order, so results do not
 depend on the number of threads. They are Python threads that release the interpreter: Numba's own
 must not be entered from two threads at once, as happens in servers.
@@ -22,9 +24,9 @@ import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.utils._python_dispatch import is_in_torch_dispatch_mode
 
 from cato.errors import InputError
+from cato.kernels.eager import is_eager
 
 SHARES_PER_THREAD = 4  # More than one, so that a delayed thread does not hold up the others.
 SMALLEST_SHARE = 100_000  # Least number of scores for a thread, about 0.1 ms of work.
@@ -46,19 +48,9 @@ def kernels() -> Any:
 
 
 def supported(tensor: Tensor) -> bool:
-    """Whether the kernels can take this tensor now.
-
-    They are for float32 on CPUs. Compilers, exporters, function transforms and FLOP counters look
-    at PyTorch's operations rather than at their results, and get these.
-    """
-    plain = tensor.device.type == "cpu" and tensor.dtype == torch.float32
-    watched = (
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or torch._C._are_functorch_transforms_active()
-        or is_in_torch_dispatch_mode()
-    )
-    return plain and not watched and not torch.is_autocast_enabled("cpu") and kernels() is not None
+    """Whether the kernels can take this tensor now."""
+    plain = tensor.dtype in (torch.float32, torch.bfloat16)
+    return plain and is_eager(tensor) and kernels() is not None
 
 
 def axial_attention(
@@ -76,7 +68,7 @@ def axial_attention(
     """
     axes = tuple(range(len(turns)) if axes is None else axes)
     # The kernels do not check sizes and types.
-    turns = [turn.flatten(-2).expand(*qkv.shape[:-1], -1).to(qkv) for turn in turns]
+    turns = [turn.flatten(-2).expand(*qkv.shape[:-1], -1).float() for turn in turns]
     return LineAttention.apply(heads, axes, turn_values, *(x.contiguous() for x in (qkv, *turns)))
 
 
@@ -94,7 +86,9 @@ class LineAttention(torch.autograd.Function):
     ) -> Tensor:
         bundles = lines_of_axes(qkv, turns, heads, axes, turn_values)
         out = qkv.new_empty(*qkv.shape[:-1], len(axes) * heads * turns[0].shape[-1])
-        statistics = [qkv.new_empty(lines.number, heads, 2, lines.length) for lines in bundles]
+        statistics = [
+            turns[0].new_empty(lines.number, heads, 2, lines.length) for lines in bundles
+        ]
         for lines, turn, statistic in zip(bundles, turns, statistics, strict=True):
             arrays = matrix(qkv), matrix(turn), matrix(out), statistic.numpy()
             over_lines(kernels().attend, lines, *arrays)
@@ -113,7 +107,7 @@ class LineAttention(torch.autograd.Function):
         num_axes = len(ctx.bundles)
         qkv, result, *rest = ctx.saved_tensors
         turns, statistics = rest[:num_axes], rest[num_axes:]
-        grad, grad_qkv = matrix(grad_out.contiguous()), torch.empty_like(qkv)
+        grad, grad_qkv = matrix(grad_out.to(qkv.dtype).contiguous()), torch.empty_like(qkv)
         grad_turns = [torch.empty_like(turn) for turn in turns]
         parts = zip(ctx.bundles, turns, statistics, grad_turns, strict=True)
         for number, (lines, turn, statistic, grad_turn) in enumerate(parts):
@@ -125,8 +119,9 @@ class LineAttention(torch.autograd.Function):
 
 
 def matrix(x: Tensor) -> np.ndarray:
-    """One row per node, in the same memory."""
-    return x.detach().flatten(0, -2).numpy()
+    """One row per node, in the same memory; bfloat16 as its bits, since NumPy does not have it."""
+    rows = x.detach().flatten(0, -2)
+    return (rows.view(torch.int16) if rows.dtype == torch.bfloat16 else rows).numpy()
 
 
 def lines_of_axes(

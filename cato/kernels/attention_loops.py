@@ -10,9 +10,13 @@ makes their products fast are sums that stay in registers. So here a vector of `
 value of compiled code, with arithmetic, loads and stores. Nothing depends on the processor but the
 choice of `LANES`: LLVM splits vectors that are too wide.
 
-Vectors run over queries i where a product sums over channels, and over channels where it sums over
-nodes. Scores carry a factor 1/ln 2, because powers of two are cheaper than powers of e. For the
-backward pass only max and Σ p are kept; it computes p again.
+Vectors run over nodes: over queries i in the forward pass, where sums over keys j stay in one lane,
+and over keys in the backward pass, where most sums are over queries. Scores carry a factor 1/ln 2,
+because powers of two are cheaper than powers of e. For the backward pass only max and Σ p are kept;
+it computes p again, and takes the weighted mean of ∂p from the result, Σ_j p ∂p / Σ p = o ∂o.
+
+Arrays of nodes are float32 or bfloat16, which NumPy does not have: its bits come as int16. All
+arithmetic is in float32.
 
 Scratch arrays are padded to whole vectors and tiles; the padding is computed along but never used.
 All compiled functions are in this file because Numba's cache is invalidated file by file.
@@ -33,15 +37,19 @@ from numba.extending import intrinsic, models, overload, register_model
 from cato.kernels.jit import compiled
 
 LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8
-"""Numbers per vector. Any multiple of `TILE` is correct; this one fills a register."""
-TILE = 8
-"""Rows of a product summed at once: enough independent sums to hide the latency of an addition."""
-# Queries whose scores are held at once: those of 512 nodes still fit a second-level cache.
-BLOCK = 64
+"""Numbers per vector. Any multiple of 8 is correct; this one fills a register."""
+TILES = ((4, 4), (4, 2), (8, 1))
+"""Rows and vectors of a product summed at once. At least 8 independent sums hide the latency of an
+addition; the more vectors share a number of the left factor, the fewer loads."""
+ROWS = max(rows for rows, _ in TILES)
+BLOCK = 64 // LANES * LANES
+"""Nodes across which scores are held at once: those of a line of 170 fit a first-level cache."""
+CACHE_LINE = 64  # Bytes that memory delivers at once.
 
 INTEGER = ir.IntType(32)
 VECTOR = ir.VectorType(ir.FloatType(), LANES)
 INTEGERS = ir.VectorType(INTEGER, LANES)
+HALVES = ir.VectorType(ir.IntType(16), LANES)
 FUSE = ("contract",)  # Allows a product and a sum to become one instruction.
 
 
@@ -117,6 +125,19 @@ def larger(builder, x, y):
     return builder.select(builder.fcmp_ordered(">", x, y), x, y)
 
 
+@intrinsic
+def total(_, x):
+    """Sum of all lanes."""
+
+    def codegen(context, builder, signature, values):
+        kind = ir.FunctionType(ir.FloatType(), [ir.FloatType(), VECTOR])
+        name = f"llvm.vector.reduce.fadd.v{LANES}f32"
+        add = cgutils.get_or_insert_function(builder.module, kind, name)
+        return builder.call(add, [ir.Constant(ir.FloatType(), 0.0), *values], fastmath=("reassoc",))
+
+    return types.float32(vector), codegen
+
+
 def fused(builder, x, y, z):
     """x y + z."""
     return builder.fadd(builder.fmul(x, y, flags=FUSE), z, flags=FUSE)
@@ -165,7 +186,7 @@ def turn_back(builder, factor, gradient):
     return complex_product(builder, factor, gradient, -1.0)
 
 
-# Memory: arrays of float32 whose last axis is contiguous
+# Memory: arrays whose last axis is contiguous, of float32 or of the bits of bfloat16 as int16
 
 
 def element(context, builder, kind, array, *index):
@@ -174,79 +195,150 @@ def element(context, builder, kind, array, *index):
     return cgutils.get_item_pointer(context, builder, kind, view, index)
 
 
-def vector_at(*place):
+def vector_at(*place, kind=VECTOR):
     """Address of the vector that begins with an element."""
-    return place[1].bitcast(element(*place), VECTOR.as_pointer())
+    return place[1].bitcast(element(*place), kind.as_pointer())
 
 
-def masked(builder, action, count, result, before, after):
+def masked(builder, action, count, kind, result, before, after):
     """Call LLVM's load or store of the first `count` lanes, given the arguments around them."""
     mask = builder.icmp_signed(
         "<", constant(range(LANES), INTEGERS), spread(builder, count, INTEGERS)
     )
-    arguments = [*before, INTEGER(4), mask, *after]
-    kind = ir.FunctionType(result, [argument.type for argument in arguments])
-    name = f"llvm.masked.{action}.v{LANES}f32.p0"
-    return builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
+    element_name, alignment = ("f32", 4) if kind is VECTOR else ("i16", 2)
+    arguments = [*before, INTEGER(alignment), mask, *after]
+    signature = ir.FunctionType(result, [argument.type for argument in arguments])
+    name = f"llvm.masked.{action}.v{LANES}{element_name}.p0"
+    return builder.call(cgutils.get_or_insert_function(builder.module, signature, name), arguments)
+
+
+def stored_kind(array):
+    """The LLVM vector of an array's elements."""
+    assert array.dtype in (types.float32, types.int16)
+    return VECTOR if array.dtype == types.float32 else HALVES
+
+
+def from_bfloat16(builder, bits):
+    """Its 16 bits are the first of a float32."""
+    bits = builder.shl(builder.zext(bits, INTEGERS), constant(16, INTEGERS))
+    return builder.bitcast(bits, VECTOR)
+
+
+def to_bfloat16(builder, x):
+    """Rounded to the nearest, ties to even; NaN stays NaN."""
+    bits = builder.bitcast(x, INTEGERS)
+    high = builder.lshr(bits, constant(16, INTEGERS))
+    odd = builder.and_(high, constant(1, INTEGERS))
+    rounded = builder.add(builder.add(bits, constant(0x7FFF, INTEGERS)), odd)
+    rounded = builder.lshr(rounded, constant(16, INTEGERS))
+    is_nan = builder.fcmp_unordered("uno", x, x)
+    rounded = builder.select(is_nan, constant(0x7FC0, INTEGERS), rounded)
+    return builder.trunc(rounded, HALVES)
 
 
 @intrinsic
 def load(_, array, index, count):
     """The vector that begins at an element; lanes from `count` on are not read but 0."""
+    kind = stored_kind(array)
 
     def codegen(context, builder, signature, values):
         index = cgutils.unpack_tuple(builder, values[1])
-        pointer = vector_at(context, builder, array, values[0], *index)
-        return masked(builder, "load", values[2], VECTOR, [pointer], [constant(0.0)])
+        pointer = vector_at(context, builder, array, values[0], *index, kind=kind)
+        zero = ir.Constant(kind, None)
+        x = masked(builder, "load", values[2], kind, kind, [pointer], [zero])
+        return x if kind is VECTOR else from_bfloat16(builder, x)
 
-    assert array.dtype == types.float32
     return vector(array, types.UniTuple(types.intp, array.ndim), types.int32), codegen
 
 
 @intrinsic
 def store(_, x, array, index, count):
     """Write the first `count` lanes of x from an element on."""
+    kind = stored_kind(array)
 
     def codegen(context, builder, signature, values):
         index = cgutils.unpack_tuple(builder, values[2])
-        pointer = vector_at(context, builder, array, values[1], *index)
-        masked(builder, "store", values[3], ir.VoidType(), [values[0], pointer], [])
+        pointer = vector_at(context, builder, array, values[1], *index, kind=kind)
+        x = values[0] if kind is VECTOR else to_bfloat16(builder, values[0])
+        masked(builder, "store", values[3], kind, ir.VoidType(), [x, pointer], [])
 
-    assert array.dtype == types.float32
     return types.void(vector, array, types.UniTuple(types.intp, array.ndim), types.int32), codegen
 
 
 @intrinsic
-def product_tile(_, a, b, out, row, column, add):
-    """`TILE` × `LANES` elements of a b from (row, column) on, summed in registers."""
+def prefetch(_, array, index):
+    """Ask for an element to be brought into the second-level cache."""
 
     def codegen(context, builder, signature, values):
-        a_value, b_value, out_value, row, column, add = values
-        rows = [builder.add(row, row.type(i)) for i in range(TILE)]
-        targets = [vector_at(context, builder, out, out_value, i, column) for i in rows]
-        sums = [cgutils.alloca_once(builder, VECTOR) for _ in rows]
-        for target, total in zip(targets, sums, strict=True):
-            before = builder.load(target, align=4)
-            builder.store(builder.select(add, before, constant(0.0)), total)
-        depth = builder.extract_value(context.make_array(b)(context, builder, b_value).shape, 0)
-        with cgutils.for_range(builder, depth) as loop:
-            y = builder.load(vector_at(context, builder, b, b_value, loop.index, column), align=4)
-            for i, total in zip(rows, sums, strict=True):
-                x = builder.load(element(context, builder, a, a_value, i, loop.index))
-                x_y = fused(builder, spread(builder, x), y, builder.load(total))
-                builder.store(x_y, total)
-        for target, total in zip(targets, sums, strict=True):
-            builder.store(builder.load(total), target, align=4)
+        index = cgutils.unpack_tuple(builder, values[1])
+        byte = ir.IntType(8).as_pointer()
+        pointer = builder.bitcast(element(context, builder, array, values[0], *index), byte)
+        arguments = [pointer, INTEGER(0), INTEGER(2), INTEGER(1)]  # read, second level, data
+        kind = ir.FunctionType(ir.VoidType(), [argument.type for argument in arguments])
+        name = "llvm.prefetch.p0"
+        builder.call(cgutils.get_or_insert_function(builder.module, kind, name), arguments)
 
-    return types.void(a, b, out, types.intp, types.intp, types.boolean), codegen
+    return types.void(array, types.UniTuple(types.intp, array.ndim)), codegen
+
+
+def product_tile(num_rows, num_vectors):
+    """A function of compiled code: rows × vectors of a b from (row, column) on."""
+
+    @intrinsic
+    def tile(_, a, b, out, row, column, add):
+        def codegen(context, builder, signature, values):
+            a_value, b_value, out_value, row, column, add = values
+            rows = [builder.add(row, row.type(i)) for i in range(num_rows)]
+            columns = [builder.add(column, column.type(LANES * i)) for i in range(num_vectors)]
+            targets = [
+                vector_at(context, builder, out, out_value, i, j) for i in rows for j in columns
+            ]
+            sums = [cgutils.alloca_once(builder, VECTOR) for _ in targets]
+            for total in sums:
+                builder.store(constant(0.0), total)
+            depth = builder.extract_value(context.make_array(b)(context, builder, b_value).shape, 0)
+            with cgutils.for_range(builder, depth) as loop:
+                ys = [vector_at(context, builder, b, b_value, loop.index, j) for j in columns]
+                ys = [builder.load(y, align=4) for y in ys]
+                for i, row in enumerate(rows):
+                    x = builder.load(element(context, builder, a, a_value, row, loop.index))
+                    x = spread(builder, x)
+                    for y, total in zip(ys, sums[i * num_vectors :], strict=False):
+                        builder.store(fused(builder, x, y, builder.load(total)), total)
+            with builder.if_then(add):
+                for target, total in zip(targets, sums, strict=True):
+                    before = builder.load(target, align=4)
+                    builder.store(builder.fadd(builder.load(total), before), total)
+            for target, total in zip(targets, sums, strict=True):
+                builder.store(builder.load(total), target, align=4)
+
+        return types.void(a, b, out, types.intp, types.intp, types.boolean), codegen
+
+    return tile
+
+
+tile_of_4, tile_of_2, tile_of_1 = (product_tile(*shape) for shape in TILES)
 
 
 @njit(nogil=True)
 def product(a, b, out, add):
     """out = a b, or out + a b; memory beyond the edges is read and written, up to whole tiles."""
-    for column in range(0, out.shape[1], LANES):
-        for row in range(0, out.shape[0], TILE):
-            product_tile(a, b, out, row, column, add)
+    num_rows, num_columns = out.shape
+    column = 0
+    while column < num_columns:
+        left = num_columns - column
+        if left > 3 * LANES:
+            for row in range(0, num_rows, 4):
+                tile_of_4(a, b, out, row, column, add)
+            column += 4 * LANES
+        elif left > LANES:
+            for row in range(0, num_rows, 4):
+                tile_of_2(a, b, out, row, column, add)
+            column += 2 * LANES
+        else:
+            for row in range(0, num_rows, 8):
+                tile_of_1(a, b, out, row, column, add)
+            column += LANES
 
 
 # Attention
@@ -278,6 +370,21 @@ def scratch(num_arrays, lines, size):
 
 
 @njit(nogil=True)
+def expect(lines, line, head, array, first, num_channels):
+    """Prefetch the channels of a head's share of a line, which the next pass over lines will read.
+
+    Nodes of a line lie far apart, so processors do not foresee them; while one line is computed,
+    the next arrives.
+    """
+    start = first_node(lines, line)
+    begin, end = head * lines.length // lines.heads, (head + 1) * lines.length // lines.heads
+    step = CACHE_LINE // array.itemsize
+    for i in range(begin, end):
+        for channel in range(first, first + num_channels, step):
+            prefetch(array, (start + i * lines.stride, channel))
+
+
+@njit(nogil=True)
 def gather(lines, start, qkv, turns, q, k, v):
     """Copy a line, with q and k rotated, and q scaled for powers of two."""
     size = turns.shape[1]
@@ -300,12 +407,44 @@ def gather(lines, start, qkv, turns, q, k, v):
                 store(value, v, (head, i, d), LANES)
 
 
+@intrinsic
+def transpose_tile(_, x, out, row, column):
+    """Write `LANES` × `LANES` elements of x from (row, column) on to (column, row) of out.
+
+    At step s, a power of two, the blocks of s × s elements next to the diagonal change places.
+    """
+
+    def codegen(context, builder, signature, values):
+        x_value, out_value, row, column = values
+
+        def vectors(kind, array, row, column):
+            rows = [builder.add(row, row.type(i)) for i in range(LANES)]
+            return [vector_at(context, builder, kind, array, i, column) for i in rows]
+
+        lines = [builder.load(line, align=4) for line in vectors(x, x_value, row, column)]
+        step = 1
+        while step < LANES:
+            for i in range(LANES):
+                if not i & step:
+                    upper, lower = lines[i], lines[i + step]
+                    first = [LANES + (n ^ step) if n & step else n for n in range(LANES)]
+                    second = [LANES + n if n & step else n ^ step for n in range(LANES)]
+                    for place, sources in ((i, first), (i + step, second)):
+                        sources = ir.Constant(INTEGERS, sources)
+                        lines[place] = builder.shuffle_vector(upper, lower, sources)
+            step *= 2
+        for line, target in zip(lines, vectors(out, out_value, column, row), strict=True):
+            builder.store(line, target, align=4)
+
+    return types.void(x, out, types.intp, types.intp), codegen
+
+
 @njit(nogil=True)
 def transpose(x, out):
-    """out = xᵀ."""
-    for i in range(out.shape[1]):
-        for d in range(out.shape[0]):
-            out[d, i] = x[i, d]
+    """out = xᵀ; both padded to whole vectors along both axes."""
+    for row in range(0, x.shape[0], LANES):
+        for column in range(0, x.shape[1], LANES):
+            transpose_tile(x, out, row, column)
 
 
 @njit(nogil=True)
@@ -316,13 +455,13 @@ def exponentials(scores, statistics):
         peak = load(scores, (0, i), LANES)
         for j in range(1, num_keys):
             peak = larger(peak, load(scores, (j, i), LANES))
-        total = filled(0.0)
+        norm = filled(0.0)
         for j in range(num_keys):
             p = exp2(load(scores, (j, i), LANES) - peak)
             store(p, scores, (j, i), LANES)
-            total = total + p
+            norm = norm + p
         store(peak, statistics, (0, i), num_queries - i)
-        store(1.0 / total, statistics, (1, i), num_queries - i)
+        store(1.0 / norm, statistics, (1, i), num_queries - i)
 
 
 @functools.partial(compiled, nogil=True)
@@ -339,19 +478,22 @@ def attend(lines, qkv, turns, out, statistics, begin, end):
     """
     n, size = lines.length, turns.shape[1]
     q, k, v, o = scratch(4, lines, size)
-    q_transposed = np.zeros((size, q.shape[1]), np.float32)
+    q_transposed, o_transposed = np.zeros((2, q.shape[2], q.shape[1]), np.float32)
     block = np.zeros((q.shape[1], BLOCK), np.float32)
     for line in range(begin, end):
         start = first_node(lines, line)
         gather(lines, start, qkv, turns, q, k, v)
         for head in range(lines.heads):
+            if line + 1 < end:
+                expect(lines, line + 1, head, qkv, lines.first_input, 3 * lines.heads * size)
             transpose(q[head], q_transposed)
             for i in range(0, n, BLOCK):
                 stop = min(i + BLOCK, n)
                 scores = block[:n, : stop - i]
-                product(k[head], q_transposed[:, i:stop], scores, False)
+                product(k[head], q_transposed[:size, i:stop], scores, False)
                 exponentials(scores, statistics[line, head, :, i:stop])
-                product(scores.T, v[head, :n], o[head, i:stop], False)
+                product(v[head].T, scores, o_transposed[:size, i:stop], False)
+            transpose(o_transposed, o[head])
         for i in range(n):
             node = start + i * lines.stride
             for head in range(lines.heads):
@@ -365,35 +507,34 @@ def attend(lines, qkv, turns, out, statistics, begin, end):
 
 
 @njit(nogil=True)
-def gather_gradient(lines, start, grad_out, turns, statistics, g, size):
-    """Copy the gradient of a line's result, divided by Σ p."""
+def gather_gradient(lines, start, out, grad_out, turns, statistics, g, means):
+    """Copy the gradient of a line's result, and its product with the result, divided by Σ p."""
+    size = turns.shape[1]
     for i in range(lines.length):
         node = start + i * lines.stride
         for head in range(lines.heads):
             norm = statistics[head, 1, i]
+            mean = filled(0.0)
             for d in range(0, size, LANES):
                 place = node, lines.first_output + head * size + d
                 grad = load(grad_out, place, size - d) * norm
+                mean = mean + grad * load(out, place, size - d)
                 if lines.turn_values:
                     grad = turn(load(turns, (node, d), size - d), grad)
                 store(grad, g, (head, i, d), LANES)
+            means[head, i] = total(mean)
 
 
 @njit(nogil=True)
-def score_gradients(scores, gradients, statistics):
+def score_gradients(scores, gradients, peaks, means):
     """In place: p = 2^(score − peak), and ∂p over Σ p becomes p (∂p − Σ_j p ∂p / Σ p) over Σ p."""
-    num_keys, num_queries = scores.shape
-    for i in range(0, num_queries, LANES):
-        peak = load(statistics, (0, i), num_queries - i)
-        mean = filled(0.0)
-        for j in range(num_keys):
-            p = exp2(load(scores, (j, i), LANES) - peak)
-            store(p, scores, (j, i), LANES)
-            mean = mean + p * load(gradients, (j, i), LANES)
-        mean = mean * load(statistics, (1, i), num_queries - i)
-        for j in range(num_keys):
-            ds = load(scores, (j, i), LANES) * (load(gradients, (j, i), LANES) - mean)
-            store(ds, gradients, (j, i), LANES)
+    num_queries, num_keys = scores.shape
+    for i in range(num_queries):
+        peak, mean = filled(peaks[i]), filled(means[i])
+        for j in range(0, num_keys, LANES):
+            p = exp2(load(scores, (i, j), LANES) - peak)
+            store(p, scores, (i, j), LANES)
+            store(p * (load(gradients, (i, j), LANES) - mean), gradients, (i, j), LANES)
 
 
 @njit(nogil=True)
@@ -449,24 +590,33 @@ def attend_backward(
     """
     n, size = lines.length, turns.shape[1]
     q, k, v, g, dq, dk, dv = scratch(7, lines, size)
-    q_transposed, g_transposed = np.zeros((2, size, q.shape[1]), np.float32)
+    means = np.zeros((lines.heads, n), np.float32)
+    transposed = np.zeros((4, q.shape[2], q.shape[1]), np.float32)
+    k_transposed, v_transposed, dk_transposed, dv_transposed = transposed
     blocks = np.zeros((2, q.shape[1], BLOCK), np.float32)
     for line in range(begin, end):
         start = first_node(lines, line)
         gather(lines, start, qkv, turns, q, k, v)
-        gather_gradient(lines, start, grad_out, turns, statistics[line], g, size)
+        gather_gradient(lines, start, out, grad_out, turns, statistics[line], g, means)
         for head in range(lines.heads):
-            transpose(q[head], q_transposed)
-            transpose(g[head], g_transposed)
-            for i in range(0, n, BLOCK):
-                stop = min(i + BLOCK, n)
-                p, ds = blocks[0, :n, : stop - i], blocks[1, :n, : stop - i]
-                product(k[head], q_transposed[:, i:stop], p, False)
-                product(v[head], g_transposed[:, i:stop], ds, False)
-                score_gradients(p, ds, statistics[line, head, :, i:stop])
-                product(p, g[head, i:stop], dv[head, :n], i > 0)
-                product(ds, q[head, i:stop], dk[head, :n], i > 0)
-                product(ds.T, k[head, :n], dq[head, i:stop], False)
+            if line + 1 < end:
+                width = lines.heads * size
+                expect(lines, line + 1, head, qkv, lines.first_input, 3 * width)
+                expect(lines, line + 1, head, out, lines.first_output, width)
+                expect(lines, line + 1, head, grad_out, lines.first_output, width)
+            transpose(k[head], k_transposed)
+            transpose(v[head], v_transposed)
+            for j in range(0, n, BLOCK):
+                stop = min(j + BLOCK, n)
+                p, ds = blocks[0, :n, : stop - j], blocks[1, :n, : stop - j]
+                product(q[head], k_transposed[:size, j:stop], p, False)
+                product(g[head], v_transposed[:size, j:stop], ds, False)
+                score_gradients(p, ds, statistics[line, head, 0], means[head])
+                product(g[head].T, p, dv_transposed[:size, j:stop], False)
+                product(q[head].T, ds, dk_transposed[:size, j:stop], False)
+                product(ds, k[head, j:stop], dq[head, :n], j > 0)
+            transpose(dv_transposed, dv[head])
+            transpose(dk_transposed, dk[head])
         scatter_gradients(
             lines, start, qkv, turns, out, grad_out, dq, dk, dv, grad_qkv, grad_turns, add
         )

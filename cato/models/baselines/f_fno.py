@@ -30,6 +30,7 @@ from cato.config import Count
 from cato.models.layers.frames import FourierConfig, GridOperator
 from cato.models.layers.latent_grid import GeoFrame
 from cato.models.layers.mesh import smaller
+from cato.models.layers.nodewise import Linear
 from cato.models.layers.spectral import cut, spectrum, synthesis
 from cato.models.shapes import Grid
 from cato.problem import Problem
@@ -70,7 +71,7 @@ class NormedLinear(nn.Module):
 
     def __init__(self, num_in: int, num_out: int) -> None:
         super().__init__()
-        linear = nn.Linear(num_in, num_out)
+        linear = Linear(num_in, num_out)
         self.direction, self.bias = linear.weight, linear.bias
         self.length = nn.Parameter(linear.weight.detach().norm(dim=1))
 

@@ -39,7 +39,7 @@ from cato.errors import InputError
 from cato.models.contract import Nodes
 from cato.models.layers.attention import Rotation
 from cato.models.layers.frames import PointConfig, PointOperator
-from cato.models.layers.nodewise import MLP, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, time_embedding
 from cato.models.shapes import Mesh, Points
 from cato.problem import Problem
 
@@ -64,10 +64,10 @@ class AxisKernel(nn.Module):
     def __init__(self, width: int, heads: int, kernel_dim: int) -> None:
         super().__init__()
         self.heads = heads
-        self.pooled = nn.Linear(width, width, bias=False)
+        self.pooled = Linear(width, width, bias=False)
         self.norm = nn.LayerNorm(width)
         self.mlp = MLP(width, width, width)
-        self.query_key = nn.Linear(width, 2 * heads * kernel_dim, bias=False)
+        self.query_key = Linear(width, 2 * heads * kernel_dim, bias=False)
 
     def forward(self, mean: Float[Tensor, "B n C"], turn: Rotation) -> Float[Tensor, "B M n n"]:
         """The matrix κ(x_i, x_j) / n of every head: a mean over the nodes of the axis."""
@@ -94,7 +94,7 @@ class FactFormerBlock(nn.Module):
         width, heads = config.width, config.heads
         self.heads = heads
         self.norm = nn.LayerNorm(width)
-        self.value = nn.Linear(width, heads * config.head_dim, bias=False)
+        self.value = Linear(width, heads * config.head_dim, bias=False)
         self.axes = nn.ModuleList(
             AxisKernel(width, heads, config.kernel_ratio * config.head_dim) for _ in range(num_axes)
         )
@@ -134,7 +134,7 @@ class FactFormer(PointOperator, config=FactFormerConfig):
             raise InputError(
                 f"kernel_ratio × head_dim must be even, for rotary pairs; got {self.kernel_dim}"
             )
-        self.lift = nn.Linear(self.num_in, width)
+        self.lift = Linear(self.num_in, width)
         self.time = time_embedding(width, problem)
         self.blocks = nn.ModuleList(
             FactFormerBlock(config, len(problem.shape)) for _ in range(config.depth)

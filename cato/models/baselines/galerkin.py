@@ -33,7 +33,7 @@ from cato.models.contract import Nodes
 from cato.models.layers.attention import check_heads, galerkin_attention
 from cato.models.layers.frames import MeshFrame, PointConfig, PointOperator
 from cato.models.layers.mesh import Stencil, ceil_divide, larger
-from cato.models.layers.nodewise import MLP, ChannelLinear, time_embedding, unit_box
+from cato.models.layers.nodewise import MLP, ChannelLinear, Linear, time_embedding, unit_box
 from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Coords, Grid, Heads, Mask, Periodic, Points, Shape, Signal
 from cato.problem import Problem
@@ -99,16 +99,16 @@ class GalerkinLayer(nn.Module):
         width, self.heads = config.width, config.heads
         check_heads(width, config.heads)
         size = width // config.heads
-        self.query = nn.Linear(width, width)
-        self.key = nn.Linear(width, width)
-        self.value = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key = Linear(width, width)
+        self.value = Linear(width, width)
         for linear in (self.query, self.key, self.value):
             nn.init.xavier_uniform_(linear.weight, gain=0.01)
             linear.weight.data += 0.01 * torch.eye(width)
             nn.init.zeros_(linear.bias)
         self.norm_key = HeadNorm(config.heads, size)
         self.norm_value = HeadNorm(config.heads, size)
-        self.out = nn.Linear(width + config.heads * dimension, width)
+        self.out = Linear(width + config.heads * dimension, width)
         self.mlp = MLP(width, config.hidden, width, F.relu)
 
     def forward(self, h: Points, coords: Coords, mask: Mask = None) -> Points:

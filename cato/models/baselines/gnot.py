@@ -31,7 +31,7 @@ from cato.config import Depth, Positive
 from cato.models.contract import Nodes
 from cato.models.layers.attention import check_heads, linear_attention
 from cato.models.layers.frames import PointConfig, PointOperator
-from cato.models.layers.nodewise import MLP, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, time_embedding
 from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 
@@ -50,9 +50,9 @@ class ResidualMLP(nn.Module):
 
     def __init__(self, num_in: int, width: int, num_out: int, num_layers: int) -> None:
         super().__init__()
-        self.first = nn.Linear(num_in, width)
-        self.hidden = nn.ModuleList(nn.Linear(width, width) for _ in range(num_layers))
-        self.out = nn.Linear(width, num_out)
+        self.first = Linear(num_in, width)
+        self.hidden = nn.ModuleList(Linear(width, width) for _ in range(num_layers))
+        self.out = Linear(width, num_out)
 
     def forward(self, x: Float[Tensor, "B N num_in"]) -> Float[Tensor, "B N num_out"]:
         x = F.gelu(self.first(x))
@@ -68,9 +68,9 @@ class LinearAttention(nn.Module):
         super().__init__()
         check_heads(width, heads)
         self.heads = heads
-        self.query = nn.Linear(width, width)
-        self.key_value = nn.Linear(width, 2 * width)
-        self.out = nn.Linear(width, width)
+        self.query = Linear(width, width)
+        self.key_value = Linear(width, 2 * width)
+        self.out = Linear(width, width)
 
     def forward(self, h: Float[Tensor, "B Q C"], z: Points, mask: Mask = None) -> Tensor:
         q = rearrange(self.query(h), "b n (m c) -> b m n c", m=self.heads).softmax(-1)
@@ -86,8 +86,8 @@ class Mixture(nn.Module):
 
     def __init__(self, width: int, hidden: int, num_experts: int) -> None:
         super().__init__()
-        self.hidden = nn.Linear(width, num_experts * hidden)
-        self.out = nn.Linear(num_experts * hidden, width, bias=False)
+        self.hidden = Linear(width, num_experts * hidden)
+        self.out = Linear(num_experts * hidden, width, bias=False)
         self.bias = nn.Parameter(torch.zeros(num_experts, width))
 
     def forward(self, h: Points, gates: Float[Tensor, "B N experts"]) -> Points:
@@ -101,7 +101,7 @@ class Gates(nn.Sequential):
     def __init__(self, dimension: int, hidden: int, num_experts: int) -> None:
         super().__init__()
         self.scores = nn.Sequential(
-            nn.Linear(dimension, hidden), nn.GELU(), MLP(hidden, hidden, num_experts)
+            Linear(dimension, hidden), nn.GELU(), MLP(hidden, hidden, num_experts)
         )
         self.softmax = nn.Softmax(dim=-1)
 

@@ -33,7 +33,7 @@ from cato.models.contract import Nodes
 from cato.models.layers.attention import TransformerBlock, check_heads
 from cato.models.layers.frames import MeshFrame, PointConfig, PointOperator
 from cato.models.layers.mesh import Stencil, pad_to_multiple
-from cato.models.layers.nodewise import ChannelMLP, time_embedding
+from cato.models.layers.nodewise import ChannelMLP, Linear, time_embedding
 from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Points
 from cato.problem import Problem
@@ -69,9 +69,9 @@ class WindowAttention(nn.Module):
         check_heads(width, heads)
         self.heads = heads
         self.window = window
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
+        self.qkv = Linear(width, 3 * width, bias=False)
         self.bias = nn.Parameter(0.02 * torch.randn(heads, 2 * window - 1, 2 * window - 1))
-        self.out = nn.Linear(width, width)
+        self.out = Linear(width, width)
         nodes = torch.cartesian_prod(torch.arange(window), torch.arange(window)).reshape(-1, 2)
         offsets = (nodes[:, None] - nodes[None] + window - 1).movedim(-1, 0)
         self.register_buffer("offsets", offsets, persistent=False)
@@ -103,9 +103,9 @@ class Hierarchy(nn.Module):
         )
         self.coarser = None
         if num_coarser:
-            self.merge = nn.Sequential(nn.LayerNorm(4 * width), nn.Linear(4 * width, 2 * width))
+            self.merge = nn.Sequential(nn.LayerNorm(4 * width), Linear(4 * width, 2 * width))
             self.coarser = Hierarchy(2 * width, num_coarser - 1, config)
-            self.decompose = nn.Linear(2 * width, 4 * width)
+            self.decompose = Linear(2 * width, 4 * width)
 
     def forward(self, h: Rows, inside: Inside) -> Rows:
         for block in self.blocks:

@@ -36,6 +36,7 @@ from cato.config import Count, Depth, Fraction
 from cato.models.layers.attention import check_heads
 from cato.models.layers.frames import GridConfig, GridOperator
 from cato.models.layers.mesh import Stencil, pad_to_multiple
+from cato.models.layers.nodewise import Linear
 from cato.models.shapes import Grid, Periodic
 from cato.problem import Problem
 
@@ -81,9 +82,9 @@ class LatentSpectral(nn.Module):
         check_heads(width, config.heads)
         size = width // config.heads
         self.latent = nn.Parameter(torch.randn(config.heads, config.tokens, size) / width)
-        self.key_value = nn.Linear(width, 2 * width)
+        self.key_value = Linear(width, 2 * width)
         self.basis = LatentBasis(width, config.basis)
-        self.query = nn.Linear(width, width)
+        self.query = Linear(width, width)
 
     def forward(self, x: Grid) -> Grid:
         h, inside = pad_to_multiple(x.movedim(1, -1), self.patch, self.periodic)

@@ -39,7 +39,7 @@ from cato.errors import InputError
 from cato.models.contract import Nodes
 from cato.models.layers.attention import Rotation, TransformerBlock, galerkin_attention
 from cato.models.layers.frames import PointConfig, PointOperator
-from cato.models.layers.nodewise import MLP, time_embedding, unit_box
+from cato.models.layers.nodewise import MLP, Linear, time_embedding, unit_box
 from cato.models.shapes import Coords, Heads, Mask, Points
 from cato.problem import Problem
 
@@ -87,9 +87,9 @@ class RotaryAttention(nn.Module):
             raise InputError(f"width and latent must be even, to turn pairs; got {width}")
         self.heads = heads
         self.query, self.key, self.value = (
-            nn.Linear(width, heads * width, bias=False) for _ in range(3)
+            Linear(width, heads * width, bias=False) for _ in range(3)
         )
-        self.out = nn.Linear(heads * width, width)
+        self.out = Linear(heads * width, width)
         for linear in (self.query, self.key, self.value):
             for block in linear.weight.data.chunk(heads):
                 nn.init.orthogonal_(block, gain=1 / width)
@@ -171,10 +171,10 @@ class OFormer(PointOperator, config=OFormerConfig):
         super().__init__(config, problem)
         width = config.width
         self.nodes_per_length = problem.num_nodes ** (1 / problem.dimension)
-        self.lift = nn.Linear(self.num_in, width)
+        self.lift = Linear(self.num_in, width)
         self.time = time_embedding(width, problem)
         self.layers = nn.ModuleList(EncoderLayer(config) for _ in range(config.depth))
-        self.to_latent = nn.Linear(width, config.latent)
+        self.to_latent = Linear(width, config.latent)
         self.decoder = Decoder(config, problem)
 
     def positions(self, coords: Coords, mask: Mask) -> Coords:

@@ -33,7 +33,7 @@ from cato.config import Count, Positive
 from cato.models.contract import Nodes
 from cato.models.layers.attention import TransformerBlock, check_heads
 from cato.models.layers.frames import PointConfig, PointOperator
-from cato.models.layers.nodewise import MLP, start_small, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, start_small, time_embedding
 from cato.models.shapes import Mask, Points
 from cato.problem import Problem
 
@@ -55,8 +55,8 @@ class EfficientAttention(nn.Module):
         super().__init__()
         check_heads(width, heads)
         self.heads = heads
-        self.qkv = nn.Linear(width, 3 * width, bias=False)
-        self.out = nn.Linear(width, width)
+        self.qkv = Linear(width, 3 * width, bias=False)
+        self.out = Linear(width, width)
 
     def forward(self, x: Points, mask: Mask = None) -> Points:
         q, k, v = rearrange(self.qkv(x), "b n (t m c) -> t b m n c", t=3, m=self.heads)
@@ -125,7 +125,7 @@ class ONOBlock(TransformerBlock):
         width = config.width
         super().__init__(width, EfficientAttention(width, config.heads), config.mlp_ratio)
         self.num_nodes = num_nodes
-        self.features = nn.Linear(width, config.num_features)
+        self.features = Linear(width, config.num_features)
         self.whitening = Whitening(config.num_features)
         self.mu = nn.Parameter(torch.zeros(config.num_features))
         self.norm_mix = nn.LayerNorm(width)
@@ -157,7 +157,7 @@ class ONO(PointOperator, config=ONOConfig):
         mixes = [MLP(width, hidden, width) for _ in range(config.depth - 1)]
         self.blocks = nn.ModuleList(
             ONOBlock(config, problem.num_nodes, mix)
-            for mix in (*mixes, nn.Linear(width, problem.num_outputs))
+            for mix in (*mixes, Linear(width, problem.num_outputs))
         )
         self.apply(start_small)
 

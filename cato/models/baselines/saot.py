@@ -41,6 +41,7 @@ from cato.models.contract import Nodes, Prediction
 from cato.models.layers.attention import linear_attention
 from cato.models.layers.frames import Skeleton, SkeletonConfig
 from cato.models.layers.mesh import Stencil
+from cato.models.layers.nodewise import Linear
 from cato.models.shapes import Mesh, Periodic
 from cato.problem import Problem
 
@@ -140,13 +141,13 @@ class WaveletBranch(nn.Module):
         super().__init__()
         self.heads = heads
         reduced = width // 2**num_axes
-        self.reduce = nn.Linear(width, reduced, bias=False)
+        self.reduce = Linear(width, reduced, bias=False)
         self.norm_reduce = ChannelNorm(reduced)
         self.activation = nn.ReLU() if periodic is None else nn.Identity()
         self.filter = nn.Identity() if periodic is None else Filter(width, periodic)
         self.norm = nn.LayerNorm(width)
-        self.qkv = nn.Linear(width, 3 * width)
-        self.out = nn.Linear(width + reduced, width)
+        self.qkv = Linear(width, 3 * width)
+        self.out = Linear(width + reduced, width)
 
     def forward(self, h: Mesh) -> Mesh:
         s = self.filter(haar(self.activation(self.norm_reduce(self.reduce(h)))))
@@ -164,7 +165,7 @@ class SpectralAttention(nn.Module):
         super().__init__()
         self.fourier = FourierBranch(width, heads)
         self.wavelet = WaveletBranch(width, heads, num_axes, periodic)
-        self.gate = nn.Linear(2 * width, width)
+        self.gate = Linear(2 * width, width)
 
     def forward(self, h: Mesh, mask: None = None) -> Mesh:
         f, w = self.fourier(h), self.wavelet(h)

@@ -29,6 +29,8 @@ from torch.nn import functional as F
 
 from cato.errors import InputError
 from cato.kernels import attention as kernels
+from cato.kernels.eager import is_eager
+from cato.models.layers.nodewise import Linear
 from cato.models.shapes import Mesh
 
 Turn = Float[Tensor, "B *mesh pairs 2"]  # R(p) at every node, as (cos ω_r p, sin ω_r p).
@@ -56,8 +58,12 @@ def rotate(
     x: Float[Tensor, "*axes C"], turn: Float[Tensor, "*axes pairs 2"]
 ) -> Float[Tensor, "*axes C"]:
     """R(p) x: every head's pair of channels (2r, 2r+1) turned by its angle."""
-    even, odd = x.unflatten(-1, (-1, turn.shape[-2], 2)).unbind(-1)
-    cos, sin = turn[..., None, :, :].unbind(-1)
+    pairs, turn = x.unflatten(-1, (-1, turn.shape[-2], 2)), turn[..., None, :, :]
+    if is_eager(x) and x.dtype == turn.dtype in (torch.float32, torch.float64):
+        # One pass over memory instead of seven; exporters do not know complex numbers.
+        turned = torch.view_as_complex(pairs) * torch.view_as_complex(turn)
+        return torch.view_as_real(turned).flatten(-3)
+    (even, odd), (cos, sin) = pairs.unbind(-1), turn.unbind(-1)
     return torch.stack((even * cos - odd * sin, even * sin + odd * cos), dim=-1).flatten(-3)
 
 
@@ -83,9 +89,9 @@ class AxialAttention(nn.Module):
                 f"got width {width} with {heads} heads"
             )
         self.heads, self.axes, self.turn_values = heads, tuple(axes), turn_values
-        self.qkv = nn.Linear(width, 3 * width * (1 if share_qkv else len(axes)), bias=False)
+        self.qkv = Linear(width, 3 * width * (1 if share_qkv else len(axes)), bias=False)
         # W_O of all axes side by side: the sum over axes is one matrix product.
-        self.out = nn.Linear(len(axes) * width, width, bias=False)
+        self.out = Linear(len(axes) * width, width, bias=False)
 
     def forward(self, h: Mesh, turns: Sequence[Turn]) -> Mesh:
         """Attend along each axis; `turns[k]` is the rotation R(ζ_k)."""

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from cato.models.layers.nodewise import unit_box
+from cato.models.layers.nodewise import Linear, unit_box
 from cato.models.shapes import Coords, Mask
 
 ChartKind = Literal["learned", "normalised", "raw", "none"]
@@ -31,13 +31,14 @@ class Chart(nn.Module):
         super().__init__()
         self.kind = kind
         if kind == "learned":
-            self.hidden = nn.Linear(dimension, hidden)
-            self.out = nn.Linear(hidden, dimension)
+            self.hidden = Linear(dimension, hidden)
+            self.out = Linear(hidden, dimension)
 
     def forward(self, x: Coords, mask: Mask = None) -> Coords:
         """Chart coordinates ζ of the nodes; points outside the mask leave the box unchanged."""
         if self.kind == "learned":
-            return torch.tanh(self.out(F.silu(self.hidden(x))))
+            with torch.autocast(x.device.type, enabled=False):  # positions need all their digits
+                return torch.tanh(self.out(F.silu(self.hidden(x))))
         if self.kind == "raw":
             return x
         if self.kind == "none":

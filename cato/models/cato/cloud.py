@@ -34,7 +34,7 @@ from cato.models.cato.chart import Chart, ChartKind
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.attention import PointSliceAttention
 from cato.models.layers.frames import PointConfig
-from cato.models.layers.nodewise import MLP, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, time_embedding
 from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 
@@ -76,11 +76,11 @@ class LocalOperator(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.centre = nn.Linear(width, width)
-        self.delta = nn.Linear(width, width, bias=False)
-        self.geometry = nn.Linear(_EDGE_WIDTH, width, bias=False)
+        self.centre = Linear(width, width)
+        self.delta = Linear(width, width, bias=False)
+        self.geometry = Linear(_EDGE_WIDTH, width, bias=False)
         self.score = nn.Parameter(torch.randn(width))
-        self.out = nn.Linear(2 * width, width)
+        self.out = Linear(2 * width, width)
 
     def forward(self, h: Points, graph: Graph) -> Points:
         delta = self.delta(h)
@@ -137,11 +137,11 @@ class CatoPC(Operator, config=CatoPCConfig):
         self.lift = MLP(2 * dimension + problem.num_inputs, width, width)
         self.lift_chart = MLP(dimension, width, width)
         self.time = time_embedding(width, problem)
-        self.edge = nn.Linear(2 * dimension + 1, _EDGE_WIDTH)
+        self.edge = Linear(2 * dimension + 1, _EDGE_WIDTH)
         self.blocks = nn.ModuleList(CatoPCBlock(config) for _ in range(config.depth))
         self.norm = nn.LayerNorm(width)
-        self.solution_head = nn.Linear(width, problem.num_outputs)
-        self.flux_head = nn.Linear(width, problem.num_outputs * dimension)
+        self.solution_head = Linear(width, problem.num_outputs)
+        self.flux_head = Linear(width, problem.num_outputs * dimension)
 
     def operate(self, nodes: Nodes) -> Prediction:
         coords, features, time, _, mask = nodes

@@ -28,7 +28,7 @@ from cato.models.cato.attention import AxialAttention, Turn, frequencies, rotati
 from cato.models.cato.chart import Chart, ChartKind
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.frames import PointConfig
-from cato.models.layers.nodewise import MLP, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, time_embedding
 from cato.models.shapes import Coords, Mesh, Shape
 from cato.problem import Problem
 
@@ -70,7 +70,7 @@ class LocalOperator(nn.Module):
         padding = tuple(0 if wraps else reach for wraps in periodic)
         convolution = _CONVOLUTIONS[len(periodic)]
         self.depthwise = convolution(width, width, kernel, padding=padding, groups=width)
-        self.pointwise = nn.Linear(width, width)
+        self.pointwise = Linear(width, width)
         # F.pad counts axes from the last to the first, two numbers each.
         self.wrap = [n for wraps in reversed(periodic) for n in 2 * [reach if wraps else 0]]
 
@@ -147,8 +147,8 @@ class Cato(Operator, config=CatoConfig):
             for _ in range(config.depth)
         )
         self.norm = norm()
-        self.solution_head = nn.Linear(width, problem.num_outputs)
-        self.flux_head = nn.Linear(width, problem.num_outputs * problem.dimension)
+        self.solution_head = Linear(width, problem.num_outputs)
+        self.flux_head = Linear(width, problem.num_outputs * problem.dimension)
         omega = frequencies(width // config.heads, config.rotary_base)
         self.register_buffer("omega", omega, persistent=False)
         scale = torch.tensor(config.rotary_scale)
@@ -158,16 +158,19 @@ class Cato(Operator, config=CatoConfig):
             self.register_buffer("rotary_scale", scale, persistent=False)
 
     def operate(self, nodes: Nodes) -> Prediction:
-        h = self.lift(nodes.joined)
+        # The sum over all blocks keeps its digits inside autocast, too, and so do the results.
+        h = self.lift(nodes.joined).to(nodes.joined.dtype)
         if self.time is not None:
             h = h + self.time(nodes.time)[:, None]
         h = h.unflatten(1, nodes.shape)
         turns = self.rotations(nodes.coords, nodes.shape)
         for block in self.blocks:
             h = block(h, turns)
-        h = self.norm(h.flatten(1, -2))
-        flux = self.flux_head(h).unflatten(-1, (self.problem.num_outputs, self.problem.dimension))
-        return Prediction(self.solution_head(h), flux)
+        with torch.autocast(h.device.type, enabled=False):
+            h = self.norm(h.flatten(1, -2))
+            values, flux = self.solution_head(h), self.flux_head(h)
+        flux = flux.unflatten(-1, (self.problem.num_outputs, self.problem.dimension))
+        return Prediction(values, flux)
 
     def rotations(self, coords: Coords, shape: Shape) -> list[Turn]:
         """R(ζ_k) for every mesh axis k; the same for all blocks."""

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.errors import InputError
-from cato.models.layers.nodewise import MLP
+from cato.models.layers.nodewise import MLP, Linear
 from cato.models.shapes import Heads, Mask, Mesh, Points
 
 
@@ -102,12 +102,12 @@ class SliceAttention(nn.Module):
         check_heads(width, heads)
         self.heads = heads
         size = width // heads
-        self.slice = nn.Linear(size, slices)
+        self.slice = Linear(size, slices)
         self.temperature = nn.Parameter(torch.full((heads,), 0.5))
-        self.query = nn.Linear(size, size, bias=False)
-        self.key = nn.Linear(size, size, bias=False)
-        self.value = nn.Linear(size, size, bias=False)
-        self.out = nn.Linear(width, width)
+        self.query = Linear(size, size, bias=False)
+        self.key = Linear(size, size, bias=False)
+        self.value = Linear(size, size, bias=False)
+        self.out = Linear(width, width)
 
     def forward(self, x: Points, f: Points, mask: Mask = None) -> Points:
         weights = self.slice_weights(x, mask)
@@ -135,8 +135,8 @@ class PointSliceAttention(nn.Module):
 
     def __init__(self, width: int, heads: int, slices: int) -> None:
         super().__init__()
-        self.project_x = nn.Linear(width, width)
-        self.project_f = nn.Linear(width, width)
+        self.project_x = Linear(width, width)
+        self.project_f = Linear(width, width)
         self.attention = SliceAttention(width, heads, slices)
 
     def forward(self, h: Points, mask: Mask = None) -> Points:

@@ -33,6 +33,7 @@ from cato.models.layers.nodewise import (
     MLP,
     ChannelLinear,
     ChannelMLP,
+    Linear,
     ReferenceGrid,
     TimeEmbedding,
     start_small,
@@ -122,7 +123,7 @@ class Skeleton(PointOperator):
             TransformerBlock(width, self.attention(), config.mlp_ratio) for _ in range(config.depth)
         )
         self.norm = nn.LayerNorm(width)
-        self.head = nn.Linear(width, problem.num_outputs)
+        self.head = Linear(width, problem.num_outputs)
         self.apply(start_small)
 
     @abstractmethod

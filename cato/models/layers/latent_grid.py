@@ -33,7 +33,7 @@ from torch.nn import functional as F
 from cato.config import Count
 from cato.errors import InputError
 from cato.models.contract import Nodes
-from cato.models.layers.nodewise import ChannelLinear, unit_box
+from cato.models.layers.nodewise import ChannelLinear, Linear, unit_box
 from cato.models.layers.spectral import Kept, SpectralConv, kept_modes, spectrum, synthesis
 from cato.models.shapes import Coords, Grid, Mask, Points, Shape, Signal
 
@@ -99,10 +99,10 @@ class Deformation(nn.Module):
     def __init__(self, hidden: int, code: int) -> None:
         super().__init__()
         num_features = 4 + 2 * 4 * _NUM_OCTAVES
-        self.code = nn.Linear(num_features, code) if code else None
+        self.code = Linear(num_features, code) if code else None
         sizes = (num_features + code, hidden, hidden, hidden)
-        layers = ((nn.Linear(*pair), nn.Tanh()) for pair in pairwise(sizes))
-        self.net = nn.Sequential(*chain.from_iterable(layers), nn.Linear(hidden, 2))
+        layers = ((Linear(*pair), nn.Tanh()) for pair in pairwise(sizes))
+        self.net = nn.Sequential(*chain.from_iterable(layers), Linear(hidden, 2))
 
     def forward(self, points: Coords, mask: Mask = None) -> Coords:
         """Move the points; those outside the mask do not enter the code."""

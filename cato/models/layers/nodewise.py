@@ -9,8 +9,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.errors import InputError
+from cato.kernels.linear import linear
 from cato.models.shapes import Coords, Mask, Times
 from cato.problem import Problem
+
+
+class Linear(nn.Linear):
+    """W x + b on the last axis, in the faster of PyTorch's libraries."""
+
+    def forward(self, x: Float[Tensor, "*axes C_in"]) -> Float[Tensor, "*axes C_out"]:
+        return linear(x, self.weight, self.bias)
 
 
 class MLP(nn.Module):
@@ -24,8 +32,8 @@ class MLP(nn.Module):
         activation: Callable[[Tensor], Tensor] = F.gelu,
     ) -> None:
         super().__init__()
-        self.hidden = nn.Linear(num_in, hidden)
-        self.out = nn.Linear(hidden, num_out)
+        self.hidden = Linear(num_in, hidden)
+        self.out = Linear(hidden, num_out)
         self.activation = activation
 
     def forward(self, x: Float[Tensor, "*axes num_in"]) -> Float[Tensor, "*axes num_out"]:
