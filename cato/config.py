@@ -22,7 +22,14 @@ Depth = Annotated[int, Gt(0), Le(1000)]
 Positive = Annotated[float, Gt(0)]
 NonNegative = Annotated[float, Ge(0)]
 Fraction = Annotated[float, Ge(0), Lt(1)]
-Axes = Annotated[tuple[int, ...], BeforeValidator(lambda v: [v] if isinstance(v, str) else v)]
+
+
+def one_or_more(value: Any) -> Any:
+    """A single word of the command line as a list of one."""
+    return [value] if isinstance(value, str) else value
+
+
+Axes = Annotated[tuple[int, ...], BeforeValidator(one_or_more)]
 """Mesh axes, from 0; a single one may be a word of the command line."""
 
 

@@ -18,11 +18,22 @@ from typing import Annotated, Any, Literal
 
 import torch
 from annotated_types import Ge, Gt, Le, Lt
+from pydantic import BeforeValidator
 
 from cato.benchmarks import get_benchmark
-from cato.config import Axes, Count, Fraction, NonNegative, Positive, from_dict, to_dict
+from cato.config import (
+    Axes,
+    Count,
+    Fraction,
+    NonNegative,
+    Positive,
+    from_dict,
+    one_or_more,
+    to_dict,
+)
 from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset, Splits
+from cato.data.symmetry import SymmetryName
 from cato.errors import InputError
 from cato.models.contract import Operator
 from cato.models.registry import candidates, default_model, model_class
@@ -81,6 +92,9 @@ class DataConfig:
     """What outputs are measured from: mean of the channel, training mean of the node, or last frame
     (rollouts)."""
     positions: bool | None = None  # Outputs that are positions as mesh plus displacement.
+    symmetries: Annotated[tuple[SymmetryName, ...], BeforeValidator(one_or_more)] = ()
+    """Maps of a grid that turn solutions of scalar fields into solutions, such as flip-0 transpose:
+    each training sample is mapped at random in every step."""
     mesh_inputs: bool | None = None
     """Displacement from the mean mesh and node indices as further inputs."""
 

@@ -28,6 +28,7 @@ from torch.distributed.checkpoint.state_dict import (
 
 from cato.data.dataset import Batch, Dataset, Splits
 from cato.data.normalise import Normaliser
+from cato.data.symmetry import draw, mapped, require_symmetric
 from cato.errors import Diverged
 from cato.inference.evaluate import mean_error
 from cato.models.contract import Operator
@@ -46,8 +47,8 @@ from cato.training.optim import build_optimizers, decay_start, set_rates
 
 CALIBRATION_SECONDS = 4.0
 """How long steps are timed to fit a schedule to a time budget; at most a tenth of the budget."""
-FRAME_STREAM = 1
-"""Separates the random numbers that choose frames from all others of the same seed."""
+FRAME_STREAM, SYMMETRY_STREAM = 1, 2
+"""Separate the random numbers that choose frames and symmetries from all others of a seed."""
 WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
 OPTIMIZER = "optimizer/"  # Prefixes of tensors in checkpoints; all others are weights.
 AVERAGE = "average/"
@@ -146,6 +147,8 @@ class Training:
         self.run, self.config, self.fabric = run, run.config.train, fabric
         self.train_set, self.validation_set = splits.train, splits.validation
         self.surrogate, loss, self.metric = prepare(run.config, splits.train, model)
+        self.symmetries = run.config.data.symmetries
+        require_symmetric(self.symmetries, splits.train)
         if self.metric is not None and len(self.metric) == 1:  # all samples share one mesh
             self.metric = self.metric.to(fabric.device)
         self.loss = loss.to(fabric.device)
@@ -244,7 +247,7 @@ class Training:
         if not len(places):  # fewer samples than processes: take part with weight 0
             places, weight = torch.arange(1), 0.0
         mine = indices[places]
-        batch = self.fabric.to_device(self.train_set.batch(mine))
+        batch = self._mapped(self.fabric.to_device(self.train_set.batch(mine)), places)
         metric = self.metric
         if metric is not None and len(metric) > 1:
             metric = self.fabric.to_device(metric[mine])
@@ -265,6 +268,14 @@ class Training:
                 sums[name] += term.item()
         # The mean over frames is logged, which is comparable with the validation error.
         return {name: total / len(frames) for name, total in sums.items()}
+
+    def _mapped(self, batch: Batch, places: Tensor) -> Batch:
+        """The batch with a random symmetry of the problem applied to each sample."""
+        if not self.symmetries:
+            return batch
+        rng = np.random.default_rng((SYMMETRY_STREAM, self.config.seed, self.state.step))
+        chosen = draw(self.symmetries, self.config.batch_size, rng)[places]
+        return mapped(batch, self.surrogate.problem.shape, self.symmetries, chosen)
 
     def _frames(self, batch: Batch, places: Tensor) -> list[Frame]:
         """The frames that this step learns: all, or for each sample some of its own.
