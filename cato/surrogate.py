@@ -111,7 +111,9 @@ class Surrogate(nn.Module):
         self.training_range: TrainingRange | None = None
         self.normaliser = normaliser
         if flux_scale is None:
-            flux_scale = torch.ones(normaliser.problem.num_outputs)
+            is_exact = {"coords", "outputs"} & set(normaliser.problem.float64)
+            dtype = torch.float64 if is_exact else torch.float32
+            flux_scale = torch.ones(normaliser.problem.num_outputs, dtype=dtype)
         self.register_buffer("flux_scale", flux_scale)
         self.register_buffer("coords", coords)
 

@@ -46,7 +46,7 @@ from cato.physics.metrics import (
 from cato.progress import note
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_run_splits, load_surrogate, require_same_data
-from cato.surrogate import Surrogate
+from cato.surrogate import NotFinite, Surrogate
 
 SAMPLES_AT_ONCE = 16
 NODES_AT_ONCE = 2**19  # Bounds the memory of large meshes.
@@ -94,11 +94,13 @@ def mean_error(surrogate: Surrogate, data: Dataset) -> float:
     return relative_l2(solutions, data.targets, data.mask, offsets).mean().item()
 
 
-def solve_finite(surrogate: Surrogate, data: Dataset) -> Tensor:
-    """`solve_all`; raises if a value is not finite, naming the sample and the cause."""
-    solutions = solve_all(surrogate, data)
+def require_finite(surrogate: Surrogate, data: Dataset, solutions: Tensor, split: str) -> Tensor:
+    """The solutions; raises if a value is not finite, naming the sample and the cause."""
     batch = data.batch(slice(None))
-    surrogate.require_finite(solutions, batch.coords, batch.inputs, batch.mask)
+    try:
+        surrogate.require_finite(solutions, batch.coords, batch.inputs, batch.mask)
+    except NotFinite as error:
+        raise InputError(f"{split} split: {error}") from None
     return solutions
 
 
@@ -185,7 +187,7 @@ def headline_figures(figures: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) -> Evaluation:
-    """Errors and time on held-out samples.
+    """Errors and time on held-out samples; errors that are not finite are part of the result.
 
     `mean_target` is that of the training samples; None if `data` is on another mesh.
     """
@@ -193,7 +195,7 @@ def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) ->
         raise InputError("there are no samples to evaluate on")
     solve_all(surrogate, data.subset(slice(0, 1)))  # the first call compiles and allocates
     began = time.perf_counter()
-    solutions = solve_finite(surrogate, data)
+    solutions = solve_all(surrogate, data)
     seconds = (time.perf_counter() - began) / len(data)
     problem, targets, mask = data.problem, data.targets, data.mask
     offsets = problem.offsets
@@ -241,6 +243,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     splits, spec = _splits_of(run, split, resolution)
     data = splits.datasets[split]
     evaluation = evaluate(surrogate, data, train_mean(splits) if resolution is None else None)
+    require_finite(surrogate, data, evaluation.solutions, split)
     band = calibrate(run, surrogate, splits) if resolution is None else None
     known = training_range(run, splits) if resolution is None else None
     promise, alarms = None, None
@@ -331,8 +334,12 @@ def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
         )
         return None
     is_cloud = run.problem.geometry == "cloud"
-    scale = fit_scale(solve_finite(surrogate, some) - some.targets, some.mask, is_cloud)
-    errors = solve_finite(surrogate, validation) - validation.targets
+    found = [
+        require_finite(surrogate, data, solve_all(surrogate, data), split)
+        for split, data in (("train", some), ("validation", validation))
+    ]
+    scale = fit_scale(found[0] - some.targets, some.mask, is_cloud)
+    errors = found[1] - validation.targets
     quantile = calibrate_quantile(scores(errors, scale, validation.mask))
     assert quantile is not None
     assert surrogate.step is not None

@@ -193,8 +193,9 @@ def gradient_rms(
 ) -> Float[Tensor, " C"]:
     """Root of the mean over samples, frames and nodes of |∇u|², for each output channel.
 
-    Computed in float64 on the CPU, a few samples at a time; returned like `targets`, which may have
-    a frame axis after the samples. Other arguments as for `gradient`.
+    Computed in float64 on the CPU, a few samples at a time; returned on the device of `targets`,
+    which may have a frame axis after the samples, in the higher precision of targets and metric.
+    Other arguments as for `gradient`.
     """
     num_nodes, num_channels = targets.shape[-2:]
     frames = targets.flatten(1, -3) if targets.ndim > 3 else targets.unsqueeze(1)
@@ -206,4 +207,5 @@ def gradient_rms(
         inverse = inverse.to("cpu", torch.float64)
         for u in chunk.unbind(1):
             total += gradient(u, inverse, shape, periodic).square().sum((0, 1, 3))
-    return (total / (frames.shape[0] * frames.shape[1] * num_nodes)).sqrt().to(targets)
+    rms = (total / (frames.shape[0] * frames.shape[1] * num_nodes)).sqrt()
+    return rms.to(targets.device, torch.promote_types(targets.dtype, metric.dtype))

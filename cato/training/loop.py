@@ -230,9 +230,12 @@ class Training:
         """Raise before a bad step is taken."""
         if not math.isfinite(value):
             epoch, batch = divmod(self.state.step, self.steps_per_epoch)
+            advice = "Try a lower --train.learning-rate"
+            if not self.state.step:  # no step was taken yet, so that the rate is not the cause
+                advice = "Look for values far from all others in the ranges of `cato inspect`"
             raise Diverged(
                 f"the {what} became {value} in epoch {epoch + 1}, batch {batch + 1}; the best "
-                f"checkpoint is kept. Try a lower --train.learning-rate"
+                f"checkpoint is kept. {advice}"
             )
 
     def _accumulate_gradients(self, indices: Tensor) -> dict[str, float]:

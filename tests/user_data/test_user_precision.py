@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import cato
 from cato.cli import main
 from cato.errors import InputError
-from cato.inference.evaluate import evaluate, train_mean
+from cato.inference.evaluate import evaluate, require_finite, train_mean
 from cato.runs.settings import build_settings
 from cato.surrogate import NotFinite
 from cato.training.loop import Training, new_model, prepare
@@ -183,6 +183,15 @@ def test_inputs_far_outside_give_a_result_or_one_line(offset_run, tmp_path):
         except NotFinite as error:
             message = str(error)
         assert "deviations from the mean" in message or (found.size and np.isfinite(found).all())
+
+
+def test_an_evaluation_that_overflows_names_split_and_sample(offset_run):
+    run, _ = offset_run
+    surrogate, (_, splits) = cato.load(run.folder), run.config.data.open_file()
+    solutions = torch.zeros_like(splits.test.targets)
+    solutions[1, 3] = torch.inf
+    with pytest.raises(InputError, match=r"test split: the prediction for sample 1 is not finite"):
+        require_finite(surrogate, splits.test, solutions, "test")
 
 
 def test_bfloat16_is_refused_where_float64_is_needed(tmp_path):
