@@ -53,7 +53,7 @@ def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) 
     """
     target = Path(target or run.folder / f"model.{format_name}")
     _check_target(target, format_name)
-    config, record = run.config, run.record
+    config, record, surrogate = run.config, run.record, load_surrogate(run)
     origin = {
         "name": run.folder.resolve().name,
         "created": record.get("created"),
@@ -63,7 +63,6 @@ def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) 
         "seed": config.train.seed,
         "validation_relative_l2": min(line["validation"] for line in run.log()),
     }
-    surrogate = load_surrogate(run)
     if (figures := read_evaluation(run, surrogate.step)) is not None:
         origin["test_error"] = {key: figures.get(key) for key in ALL_ERRORS}
     details = {"model": config.model_name, "run": origin}
