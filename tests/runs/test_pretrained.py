@@ -19,7 +19,7 @@ import torch
 from safetensors import safe_open
 
 import cato
-from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.benchmarks import BENCHMARKS, editor_for, get_benchmark
 from cato.cli.catalogue import pretrained_card
 from cato.cli.commands import COMMANDS, Pretrained
 from cato.cli.parsing import parse, split_overrides
@@ -362,11 +362,9 @@ def test_predicting_for_a_file_gives_bands(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     run = open_run(name)
     problem = run.problem
-    mesh = np.stack(np.meshgrid(*(np.linspace(0, 1, n) for n in problem.shape), indexing="ij"), -1)
-    if problem.num_inputs:
-        np.savez("in.npz", inputs=np.ones((2, *problem.shape, problem.num_inputs)))
-    else:
-        np.savez("in.npz", coords=np.stack([mesh, mesh]))
+    editor = editor_for(problem, run.config.scale)
+    inputs, coords = editor.model_inputs(editor.first())  # the band is for inputs like these
+    np.savez("in.npz", inputs=np.stack([inputs, inputs]), coords=np.stack([coords, coords]))
     predict_file(run, Path("in.npz"), Path("out.npz"))
     (vouch,) = run.checkpoints.folder.glob("*.json")
     band = load_band(run, json.loads(vouch.read_text())["state"]["step"])
