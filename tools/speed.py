@@ -103,7 +103,7 @@ def measure(size: int, repeats: int = REPEATS) -> Row:
     setting = Setting(size)
     flops = operations(setting)
     before = peak_memory()
-    works = {
+    works: dict[str, Callable[[], None]] = {
         "forward": setting.forward,
         "step": setting.step,
         "bf16_step": partial(setting.step, bf16=True),

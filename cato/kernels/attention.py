@@ -86,9 +86,7 @@ class LineAttention(torch.autograd.Function):
     ) -> Tensor:
         bundles = lines_of_axes(qkv, turns, heads, axes, turn_values)
         out = qkv.new_empty(*qkv.shape[:-1], len(axes) * heads * turns[0].shape[-1])
-        statistics = [
-            turns[0].new_empty(lines.number, heads, 2, lines.length) for lines in bundles
-        ]
+        statistics = [turns[0].new_empty(lines.number, heads, 2, lines.length) for lines in bundles]
         for lines, turn, statistic in zip(bundles, turns, statistics, strict=True):
             arrays = matrix(qkv), matrix(turn), matrix(out), statistic.numpy()
             over_lines(kernels().attend, lines, *arrays)
