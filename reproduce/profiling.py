@@ -98,8 +98,8 @@ def measure(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     return figures | {"provenance": {**provenance(), "settings": resolved, "data": NO_DATA}}
 
 
-def step_cost(benchmark: str, scale: str, model: str, repeats: int = REPEATS) -> dict[str, Any]:
-    """Training step (forward, the recipe's loss, backward, update) of a model by its recipe."""
+def training_step(benchmark: str, scale: str, model: str) -> tuple[Operator, Callable[[], None]]:
+    """A model by its recipe, and its training step: forward, loss, backward, update."""
     config, problem = recipe_of(benchmark, scale, model), get_benchmark(benchmark).problem(scale)
     operator = subject(model, scale, problem, benchmark)
     assert isinstance(operator, Operator)
@@ -118,6 +118,12 @@ def step_cost(benchmark: str, scale: str, model: str, repeats: int = REPEATS) ->
             optimizer.step()
             optimizer.zero_grad()
 
+    return operator, step
+
+
+def step_cost(benchmark: str, scale: str, model: str, repeats: int = REPEATS) -> dict[str, Any]:
+    """Time and memory of a training step."""
+    operator, step = training_step(benchmark, scale, model)
     before = peak_memory()
     seconds, matmuls = timed(step, repeats)
     return {

@@ -126,6 +126,44 @@ def test_turned_values_equal_the_formula(mesh, size, shared, seed):
     assert_equals_formula(qkv, turns, 2, turn_values=True)
 
 
+@pytest.mark.parametrize("turn_values", [False, True])
+@pytest.mark.parametrize(("mesh", "size"), [((9, 21), 12), ((70,), 18), ((33, 5), 32)])
+def test_bfloat16_is_rounded_at_the_ends_only(mesh, size, turn_values):
+    """Result and gradients are those of the formula for the same inputs, rounded to 8 bits."""
+    qkv, turns = inputs(mesh, size, 2, batch=2)
+    turns = [torch.nn.functional.normalize(turn, dim=-1) for turn in turns]
+    qkv, options = qkv.bfloat16(), {"turn_values": turn_values}
+    doubles = [turn.double() for turn in turns]
+    exact = with_gradients(formula, qkv.double(), doubles, 2, **options)
+    ours = with_gradients(axial_attention, qkv, turns, 2, **options)
+    assert [x.dtype for x in ours] == [torch.bfloat16] * 2 + [torch.float32] * len(turns)
+    for found, reference in zip(ours, exact, strict=True):
+        # Both roundings of a gradient that two axes share, and that of the weights.
+        assert (found - reference).norm() < 5e-3 * reference.norm()
+
+
+def test_bfloat16_has_the_bits_of_pytorch():
+    @njit
+    def copied(x, out):
+        for i in range(0, x.size, LANES):
+            store(load(x, (i,), x.size - i), out, (i,), x.size - i)
+
+    random = torch.Generator().manual_seed(0)
+    x = torch.randn(1000, generator=random) * torch.logspace(-38, 38, 1000)
+    ties = torch.tensor([1 + 2**-8, 1 + 3 * 2**-8, -1 - 2**-8])
+    special = torch.tensor([0.0, -0.0, math.inf, -math.inf, 3.4e38, 1e-45])
+    x = torch.cat((x, ties, special))
+    out = np.empty(len(x), np.int16)
+    copied(x.numpy(), out)
+    np.testing.assert_array_equal(out, x.bfloat16().view(torch.int16).numpy())
+    back = np.empty(len(x), np.float32)
+    copied(out, back)
+    np.testing.assert_array_equal(back, x.bfloat16().float().numpy())
+    copied(np.full(3, np.nan, np.float32), out[:3])
+    copied(out[:3], back[:3])
+    assert np.isnan(back[:3]).all()
+
+
 @pytest.mark.parametrize("length", [63, 64, 65, 128, 515])
 def test_lines_longer_than_a_block_of_queries(length):
     qkv, turns = inputs((length,), 12, 1)
@@ -235,10 +273,11 @@ def test_supported_where_results_are_wanted_and_not_operations():
     x = torch.zeros(3)
     assert supported(x)
     assert not supported(x.double())
-    assert not supported(x.bfloat16())
+    assert supported(x.bfloat16())
+    assert not supported(x.half())
     assert not supported(x.to("meta"))
     with torch.autocast("cpu", torch.bfloat16):
-        assert not supported(x)
+        assert supported(x)
     with FlopCounterMode(display=False):
         assert not supported(x)
     torch.vmap(lambda row: (row, pytest.fail("vmap"))[0] if supported(row) else row)(x)
