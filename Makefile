@@ -10,7 +10,7 @@ STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen recipe pre
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-range bench-fine-tuning bench-user-data animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
+        bench-range bench-fine-tuning bench-user-data hostile animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
 
 # Everything but PyTorch, whose builds differ from machine to machine, is installed by the hashes of requirements.lock.
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -73,6 +73,9 @@ bench-fine-tuning: $(READY)  ## fine-tuning against training from scratch on sma
 
 bench-user-data: $(READY)  ## the default on user data against version 0.1 and other models; about two hours on one core, resumable
 	$(BIN)/python -m tools.user_data
+
+hostile: $(READY)  ## attacks on files, commands and service, about 40 minutes; writes docs/trust.md
+	$(BIN)/python -m tools.hostile
 
 animation: $(READY)  ## docs/images/rollout.gif, the animation of the README
 	$(BIN)/python -m tools.animation

@@ -25,8 +25,10 @@ Fraction = Annotated[float, Ge(0), Lt(1)]
 
 
 def one_or_more(value: Any) -> Any:
-    """A single word of the command line as a list of one."""
-    return [value] if isinstance(value, str) else value
+    """A single word of the command line as a list of one; "none" is an empty list."""
+    if isinstance(value, str):
+        return [] if value == "none" else [value]
+    return value
 
 
 Axes = Annotated[tuple[int, ...], BeforeValidator(one_or_more)]

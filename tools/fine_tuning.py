@@ -28,7 +28,7 @@ from cato.runs.settings import RunConfig, build_settings
 from reproduce.jobs import figures_of, run_jobs
 from reproduce.step_timing import in_equal_time
 from tools.pages import Pages, table, with_block, write_pages
-from tools.results import ROOT, Row, machine, read_results, stamped, write_results
+from tools.results import ROOT, Row, has_results, machine, read_results, stamped, write_results
 
 PAGE = ROOT / "docs" / "training.md"
 RUNS = Path("runs") / "fine-tuning"
@@ -105,6 +105,8 @@ def measure(medium: str, path: Path, seeds: Sequence[int], minutes: float) -> Ro
 
 def pages() -> Pages:
     """The page with its table."""
+    if not has_results("fine_tuning"):
+        return {}
     return {PAGE: with_block(PAGE, "fine-tuning", block(read_results("fine_tuning")["rows"]))}
 
 

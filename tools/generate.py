@@ -8,11 +8,26 @@ import argparse
 import sys
 
 from reproduce import pages as studies
-from tools import cards, exports, pretrained, readme, speed_page, survey, training_range
+from tools import (
+    cards,
+    exports,
+    fine_tuning,
+    pretrained,
+    readme,
+    speed_page,
+    survey,
+    training_range,
+    user_data,
+)
+from tools.hostile import __main__ as hostile
 from tools.pages import Pages, outdated, write_pages
 from tools.results import ROOT
 
-MODULES = (cards, exports, pretrained, readme, speed_page, studies, survey, training_range)
+MODULES = (
+    *(cards, exports, fine_tuning, hostile, pretrained, readme, speed_page, studies, survey),
+    *(training_range, user_data),
+)
+"""Those of measurements that were not made yet have no pages."""
 
 
 def pages() -> Pages:

@@ -39,7 +39,7 @@ from reproduce.jobs import figures_of, is_done
 from reproduce.results import percent, provenance_of
 from reproduce.studies.compare import draw_median
 from tools.pages import Pages, render, table, write_pages
-from tools.results import RESULTS, ROOT, Row, read_results, write_results
+from tools.results import ROOT, Row, has_results, read_results, write_results
 
 PAGE = ROOT / "docs" / "pretrained.md"
 PICTURES = PAGE.parent / "images"
@@ -107,7 +107,7 @@ def package_median(runs: Sequence[Run]) -> None:
         raise InputError(f"{folders} must differ in the seed and in no other setting")
     name = runs[0].config.benchmark
     target = PRETRAINED / name
-    known = read_results("pretrained")["rows"] if (RESULTS / "pretrained.json").exists() else []
+    known = read_results("pretrained")["rows"] if has_results("pretrained") else []
     rows = {seed: seed_row(run) for seed, run in given.items()}
     recipe = _recipe(next(iter(rows.values())))
     earlier = [row for row in known if _recipe(row) == recipe]

@@ -24,6 +24,11 @@ def stamped(row: Mapping[str, Any], settings: Mapping[str, Any], data: str | Non
     return dict(row) | origin | {"provenance": provenance()}
 
 
+def has_results(name: str) -> bool:
+    """Whether a measurement has been made."""
+    return (RESULTS / f"{name}.json").exists()
+
+
 def read_results(name: str) -> dict[str, list[Row]]:
     """The rows of a results file."""
     return read_json(RESULTS / f"{name}.json", f"results of `python -m tools.{name}`")

@@ -38,7 +38,7 @@ from cato.training.trials import SHARE, choose
 from reproduce.jobs import figures_of, run_jobs
 from reproduce.step_timing import in_equal_time
 from tools.pages import Pages, table, with_block, write_pages
-from tools.results import ROOT, Row, machine, read_results, stamped, update_rows
+from tools.results import ROOT, Row, has_results, machine, read_results, stamped, update_rows
 
 PAGE = ROOT / "docs" / "user-data.md"
 RUNS = Path("runs") / "user-data"
@@ -178,6 +178,8 @@ def run_trials(settings: Sequence[dict[str, Any]]) -> Row:
 
 def pages() -> Pages:
     """The page with its table."""
+    if not has_results("user_data"):
+        return {}
     return {PAGE: with_block(PAGE, "measured", block(read_results("user_data")["rows"]))}
 
 

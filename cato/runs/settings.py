@@ -93,8 +93,8 @@ class DataConfig:
     (rollouts)."""
     positions: bool | None = None  # Outputs that are positions as mesh plus displacement.
     symmetries: Annotated[tuple[SymmetryName, ...], BeforeValidator(one_or_more)] = ()
-    """Maps of a grid that turn solutions of scalar fields into solutions, such as flip-0 transpose:
-    each training sample is mapped at random in every step."""
+    """Maps of a grid that turn solutions of scalar fields into solutions, such as flip-0 transpose,
+    or none: each training sample is mapped at random in every step."""
     mesh_inputs: bool | None = None
     """Displacement from the mean mesh and node indices as further inputs."""
 
@@ -420,7 +420,7 @@ def command_of(config: RunConfig) -> str:
             name.startswith("model.") or name.removeprefix("train.") in RATES
         )
         if (value != base[name] or is_fitted) and "." in name:
-            values = value if isinstance(value, list) else [value]
+            values = (value or ["none"]) if isinstance(value, list) else [value]
             words += [f"--{name.replace('_', '-')}", *(shlex.quote(str(v)) for v in values)]
     return " ".join(words)
 

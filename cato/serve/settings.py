@@ -5,8 +5,13 @@ what one subscriber gets.
 """
 
 from dataclasses import dataclass
+from typing import Annotated
+
+from annotated_types import Gt
 
 from cato.config import Count, NonNegative, Positive
+
+Bytes = Annotated[int, Gt(0)]
 
 
 @dataclass(frozen=True)
@@ -23,11 +28,11 @@ class Access:
 class RequestLimits:
     """Limits on each request."""
 
-    max_body_bytes: Count = 32 * 2**20
+    max_body_bytes: Bytes = 32 * 2**20
     """Maximum size of a request body in bytes, both compressed and uncompressed."""
-    max_json_bytes: Count = 8 * 2**20
+    max_json_bytes: Bytes = 8 * 2**20
     """Maximum size of a JSON body in bytes; while one is parsed, everybody waits."""
-    max_response_bytes: Count = 128 * 2**20  # Maximum size of a response in bytes.
+    max_response_bytes: Bytes = 128 * 2**20  # Maximum size of a response in bytes.
     max_samples: Count = 64  # Maximum number of samples per request.
     max_nodes: Count = 20_000
     """Maximum number of nodes per sample; the training mesh of a model is always allowed."""
@@ -47,7 +52,7 @@ class TotalLimits:
 
     max_requests: Count = 256  # Maximum number of predictions in progress.
     max_connections: Count = 1000  # Maximum number of open connections.
-    max_held_bytes: Count = 2**30
+    max_held_bytes: Bytes = 2**30
     """Maximum size of all bodies in memory, of requests and responses, in bytes."""
 
 
@@ -57,7 +62,7 @@ class ClientLimits:
 
     client_requests: Count = 128  # Maximum number of predictions of one client in progress.
     client_connections: Count = 256  # Maximum number of open connections of one client.
-    client_held_bytes: Count = 256 * 2**20
+    client_held_bytes: Bytes = 256 * 2**20
     """Maximum size of all bodies of one client in memory, in bytes."""
     client_jobs: Count = 4  # Maximum number of solver jobs of one client, waiting and running.
 

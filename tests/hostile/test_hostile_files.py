@@ -5,13 +5,13 @@ import zipfile
 import h5py
 import numpy as np
 import pytest
-from mutated_files import FORMATS, attacks
-from verdicts import VERDICTS, run_attacks
 
 from cato import sandbox
 from cato.errors import InputError
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import open_user_data, read_samples
+from tools.hostile.mutated_files import FORMATS, attacks
+from tools.hostile.verdicts import VERDICTS, run_attacks
 
 
 def assert_harmless(counts):

@@ -3,8 +3,9 @@
 from itertools import islice
 
 import pytest
-from invocations import SURROUNDINGS, attacks, named, prepared, run_in_shell
-from verdicts import judge, run_attacks
+
+from tools.hostile.invocations import SURROUNDINGS, attacks, named, prepared, run_in_shell
+from tools.hostile.verdicts import judge, run_attacks
 
 
 @pytest.fixture(scope="module")

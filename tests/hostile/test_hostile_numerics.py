@@ -1,6 +1,6 @@
 """A few trials of each kind; `make hostile` runs many."""
 
-from numerics import campaign
+from tools.hostile.numerics import campaign
 
 
 def test_no_wrong_number_and_no_traceback():

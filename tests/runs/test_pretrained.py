@@ -103,10 +103,11 @@ def test_the_command_on_the_card_trains_with_the_shipped_settings(name):
     run = open_run(PRETRAINED / name)
     assert run.config.benchmark == name
     data = run.config.data
-    assert data == replace(DataConfig(), seed=data.seed, conditioning=data.conditioning)
+    kept = {name: getattr(data, name) for name in ("seed", "conditioning", "symmetries")}
+    assert data == replace(DataConfig(), **kept)
     _, command, *arguments = shlex.split(run.command)
     changes, own = split_overrides(arguments)
-    assert parse(COMMANDS[command], own, "cato train").config(changes) == run.config
+    assert parse(COMMANDS[command], own, "cato train").configs(changes) == [run.config]
 
 
 @each_model
@@ -269,8 +270,7 @@ def test_of_several_seeds_the_median_is_shipped_and_all_are_recorded(
 ):
     library, results = Path("new").resolve(), Path("results").resolve()
     monkeypatch.setattr(script, "PRETRAINED", library)
-    for module in (script, sys.modules["tools.results"]):
-        monkeypatch.setattr(module, "RESULTS", results)
+    monkeypatch.setattr(sys.modules["tools.results"], "RESULTS", results)
     monkeypatch.setattr(sys.modules["tools.results"], "ROOT", results.parent)
     config = open_run("trained").config
     trainings = [replace(config.train, seed=seed, epochs=1) for seed in (0, 1, 2)]

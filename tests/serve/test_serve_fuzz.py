@@ -1,4 +1,4 @@
-"""A small part of the campaign tests/hostile/http_fuzz.py, and shapes that no array can have."""
+"""A small part of the campaign tools/hostile/http_fuzz.py, and shapes that no array can have."""
 
 import json
 from collections import Counter
@@ -11,7 +11,7 @@ from raw import running_server
 from cato.errors import InputError
 from cato.serve.bodies import decode_safetensors
 from cato.serve.settings import ServeSettings
-from tests.hostile.http_fuzz import Fuzzer, send
+from tools.hostile.http_fuzz import Fuzzer, send
 
 NUM_REQUESTS = 150
 

@@ -1,6 +1,6 @@
 """Load: 64 honest clients with and without 64 that stall, break off, lie and send garbage.
 
-    python -m tests.hostile.load SECONDS SEED
+    python -m tools.hostile.load SECONDS SEED
 
 Half of the time the server batches, and answers are compared to rounding; the other half it is
 deterministic, and answers are compared bit for bit. Within each half, short rounds with and without
@@ -25,7 +25,7 @@ import torch
 
 from cato.serve.models import load_model
 from cato.surrogate import Surrogate
-from tests.hostile.served import ServerProcess
+from tools.hostile.served import ServerProcess
 
 NUM_CLIENTS = NUM_LIARS = 64
 NUM_INPUTS = 48  # Different ones, so that an answer to another client is recognised.
@@ -128,7 +128,7 @@ def _outputs(content: bytes, number: int) -> np.ndarray:
 @contextmanager
 def liars(port: int, seed: int):
     """The liars, in a process of their own."""
-    words = ["-m", "tests.hostile.liars", str(port), str(NUM_LIARS), str(seed)]
+    words = ["-m", "tools.hostile.liars", str(port), str(NUM_LIARS), str(seed)]
     process = subprocess.Popen([sys.executable, *words])
     try:
         time.sleep(SETTLE_SECONDS)

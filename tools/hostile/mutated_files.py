@@ -1,6 +1,6 @@
 """Files of every format, damaged at random, given to `cato inspect` and the published readers.
 
-python -m tests.hostile.mutated_files 60 0        for 60 seconds, with seed 0
+python -m tools.hostile.mutated_files 60 0        for 60 seconds, with seed 0
 """
 
 import sys
@@ -19,11 +19,7 @@ from cato.benchmarks.contract import Layout
 from cato.cli import main
 from cato.data.published_array import read_array
 from cato.sandbox import parse
-
-try:
-    from tests.hostile.verdicts import Attack, run_attacks
-except ImportError:  # pytest imports this module by its folder
-    from verdicts import Attack, run_attacks
+from tools.hostile.verdicts import Attack, run_attacks
 
 S, H, W = 6, 7, 8
 EXTREMES = [0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**62, 2**63 - 1, 2**64 - 1]

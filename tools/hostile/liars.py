@@ -1,6 +1,6 @@
 """Clients that stall, break off, lie about lengths and send garbage, until they are terminated.
 
-    python -m tests.hostile.liars PORT NUMBER SEED
+    python -m tools.hostile.liars PORT NUMBER SEED
 
 Standard library only: they run beside the clients whose throughput is measured, and should cost the
 machine as little as possible. Every liar has an address of its own.

@@ -1,6 +1,6 @@
 """HTTP fuzzing: requests that nearly keep the rules, to every route; nothing may be a 5xx but 503.
 
-    python -m tests.hostile.http_fuzz SECONDS SEED
+    python -m tools.hostile.http_fuzz SECONDS SEED
 
 Half of the requests are mutations of valid ones (bytes, numbers, shapes, lengths, headers, paths).
 Between them, valid requests must be answered as by the model itself.
@@ -21,7 +21,7 @@ from safetensors.numpy import save
 
 from cato.benchmarks import BENCHMARKS, editor_for
 from cato.serve.models import ServedModel, load_model
-from tests.hostile.served import ServerProcess
+from tools.hostile.served import ServerProcess
 
 OPTIONS = ("--header-seconds", "2", "--body-seconds", "2", "--idle-seconds", "1")
 EXTREMES = (0.0, -1.0, 1e-45, 1e-30, 1e19, 1e38, -3.4e38, 1e300, float("nan"), float("inf"))

@@ -1,6 +1,6 @@
 """Bad invocations of the command line: absurd values of every option, and hostile surroundings.
 
-python -m tests.hostile.invocations 60 0        for 60 seconds, with seed 0
+python -m tools.hostile.invocations 60 0        for 60 seconds, with seed 0
 """
 
 import os
@@ -20,11 +20,7 @@ from cato.data.generate import generate
 from cato.errors import InputError
 from cato.models.registry import MODELS
 from cato.runs.settings import build_settings, options_of
-
-try:
-    from tests.hostile.verdicts import Attack, run_attacks
-except ImportError:  # pytest imports this module by its folder
-    from verdicts import Attack, run_attacks
+from tools.hostile.verdicts import Attack, run_attacks
 
 HUGE = str(10**18)
 VALUES = (
