@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from cato.kernels.eager import is_eager
 
+HAS_ONEDNN = torch.backends.mkldnn.is_available()
 FEWEST_ROWS = 64  # Below, the time goes to calls and not to arithmetic.
 
 
@@ -37,7 +38,7 @@ def supported(x: Tensor, *parameters: Tensor) -> bool:
     return (
         all(tensor.dtype == torch.float32 for tensor in (x, *parameters))
         and x.numel() >= FEWEST_ROWS * x.shape[-1] > 0
-        and torch.backends.mkldnn.is_available()
+        and HAS_ONEDNN
         and is_eager(x, *parameters)
         and not torch.is_autocast_enabled("cpu")
     )

@@ -125,16 +125,16 @@ def test_a_run_of_version_0_1_says_unknown_and_keeps_its_band(tmp_path, monkeypa
 def test_training_fits_the_range_and_evaluation_measures_it(config_with, tmp_path):
     run = train(config_with(), tmp_path / "run")
     assert (run.folder / FILE).exists()
-    before = (run.folder / FILE).read_bytes()
+    before = load_file(run.folder / FILE)
     figures = evaluate_run(run).figures["training_range"]
-    assert (run.folder / FILE).read_bytes() == before
+    assert_same(load_file(run.folder / FILE), before)
     known = load_range(run.folder, run.problem, run.id)
     assert figures["num_samples"] == known.num_samples == 24 + 8
     assert figures["nominal_false_alarms"] == pytest.approx(1 / 33)
     assert 0 <= figures["false_alarms"] <= 0.5
     (run.folder / FILE).unlink()
     assert evaluate_run(run).figures["training_range"] == figures
-    assert (run.folder / FILE).read_bytes() == before
+    assert_same(load_file(run.folder / FILE), before)
 
 
 @each_model

@@ -79,7 +79,7 @@ def test_a_prediction_says_whether_its_input_is_inside(models):
     run = open_run("darcy")
     known = load_range(run.source, run.problem, run.id)
     small = replace(build_explored("darcy", "small"), training_range=known)
-    with TestClient(create_app({"darcy": small})) as client:
+    with TestClient(create_app({"darcy": small}), base_url="http://localhost") as client:
         values = unpack(client.get(f"{API}/models/darcy/draw").content)[1]["values"]
         facts, _ = unpack(post(client, "models/darcy/predict", values).content)
         assert (facts["verdict"], facts["reason"]) == ("inside", "")
@@ -170,7 +170,7 @@ def test_a_body_that_never_ends_is_given_up(models):
     async def work(client):
         ask = {"url": f"{API}/models/darcy/predict", "headers": BINARY}
         slow = asyncio.gather(*(client.post(content=endless_body(), **ask) for _ in range(2)))
-        values = pack(values=app.state.exploration.editors["darcy"].neutral())
+        values = pack(values=app.state.exploration.editors["darcy"].first())
         quick = await client.post(content=values, **ask)  # the slow ones take no slot
         return quick.status_code, [answer.status_code for answer in await slow]
 
