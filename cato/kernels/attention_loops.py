@@ -38,11 +38,11 @@ from cato.kernels.jit import compiled
 
 LANES = 16 if binding.get_host_cpu_features().get("avx512f") else 8
 """Numbers per vector. Any multiple of 8 is correct; this one fills a register."""
-TILES = ((4, 4), (4, 2), (8, 1))
+TILES = ((4 if LANES == 16 else 2, 4), (4, 2), (8, 1))
 """Rows and vectors of a product summed at once. At least 8 independent sums hide the latency of an
-addition; the more vectors share a number of the left factor, the fewer loads."""
-ROWS = max(rows for rows, _ in TILES)
-BLOCK = 64 // LANES * LANES
+addition; the more vectors share a number of the left factor, the fewer loads. Processors with
+shorter vectors have fewer registers for sums."""
+BLOCK = 64
 """Nodes across which scores are held at once: those of a line of 170 fit a first-level cache."""
 CACHE_LINE = 64  # Bytes that memory delivers at once.
 
@@ -318,6 +318,7 @@ def product_tile(num_rows, num_vectors):
 
 
 tile_of_4, tile_of_2, tile_of_1 = (product_tile(*shape) for shape in TILES)
+ROWS_OF_4, ROWS_OF_2, ROWS_OF_1 = (rows for rows, _ in TILES)
 
 
 @njit(nogil=True)
@@ -326,17 +327,17 @@ def product(a, b, out, add):
     num_rows, num_columns = out.shape
     column = 0
     while column < num_columns:
-        left = num_columns - column
-        if left > 3 * LANES:
-            for row in range(0, num_rows, 4):
+        num_vectors = -(-(num_columns - column) // LANES)
+        if num_vectors >= 4:
+            for row in range(0, num_rows, ROWS_OF_4):
                 tile_of_4(a, b, out, row, column, add)
             column += 4 * LANES
-        elif left > LANES:
-            for row in range(0, num_rows, 4):
+        elif num_vectors >= 2:
+            for row in range(0, num_rows, ROWS_OF_2):
                 tile_of_2(a, b, out, row, column, add)
             column += 2 * LANES
         else:
-            for row in range(0, num_rows, 8):
+            for row in range(0, num_rows, ROWS_OF_1):
                 tile_of_1(a, b, out, row, column, add)
             column += LANES
 

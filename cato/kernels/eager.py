@@ -12,8 +12,8 @@ def is_eager(*tensors: Tensor) -> bool:
     these. So do subclasses of tensors, such as those of sharded models.
     """
     return (
-        all(x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) for x in tensors)
-        and not torch.compiler.is_compiling()
+        not torch.compiler.is_compiling()
+        and all(x.device.type == "cpu" and type(x) in (Tensor, nn.Parameter) for x in tensors)
         and not torch.jit.is_tracing()
         and not torch._C._are_functorch_transforms_active()
         and not is_in_torch_dispatch_mode()
