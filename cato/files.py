@@ -129,7 +129,10 @@ _remove_leftovers_once = cache(remove_leftovers)
 @contextmanager
 def _descriptor(path: Path) -> Iterator[int]:
     """An open file or folder; does not wait for the other end of a FIFO."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except ValueError as error:  # a zero byte in the path
+        raise OSError(errno.EINVAL, str(error), str(path)) from None
     try:
         yield handle
     finally:

@@ -39,12 +39,7 @@ def supported(x: Tensor, *parameters: Tensor) -> bool:
         is_eager(x, *parameters)  # first, so that compilers do not see a condition on sizes
         and all(tensor.dtype == torch.float32 for tensor in (x, *parameters))
         and x.numel() >= FEWEST_ROWS * x.shape[-1] > 0
-<<<<<<< HEAD
         and HAS_ONEDNN
-        and is_eager(x, *parameters)
-=======
-        and torch.backends.mkldnn.is_available()
->>>>>>> w-speed
         and not torch.is_autocast_enabled("cpu")
     )
 

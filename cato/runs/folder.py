@@ -255,7 +255,8 @@ def _new_run(run: Run) -> Iterator[None]:
     require_new(folder)
     if (folder / NEW).exists():
         shutil.rmtree(folder / "checkpoints", ignore_errors=True)
-        (folder / LOG).unlink(missing_ok=True)
+        for path in (folder / LOG, *folder.glob("*.safetensors"), *folder.glob("evaluation*.json")):
+            path.unlink(missing_ok=True)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / NEW).touch()
     yield

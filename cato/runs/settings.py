@@ -410,7 +410,8 @@ def command_of(config: RunConfig) -> str:
         what, data = shlex.quote(config.data.file), {"file": config.data.file}
     else:
         what, data = config.benchmark, {}
-    start = read_recipe(config.benchmark, config.scale, config.model_name) | {"data": data}
+    start = read_recipe(config.benchmark, config.scale, config.model_name)
+    start["data"] = start["data"] | data
     base = options_of(run_config(start, f"recipe of {config.benchmark}").to_dict())
     words = ["cato train", what, "--scale", config.scale, "--model", config.model_name]
     is_tuned = config.train.start_from is not None  # its start sets the defaults of these

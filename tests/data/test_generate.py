@@ -262,7 +262,7 @@ def test_rejected_draws_are_counted_in_the_file(tmp_path: Path, monkeypatch) -> 
 def draw_with_rejections(monkeypatch, rejected: list[Task]) -> list[int]:
     """Have the first draws of some samples fail; returns the list of attempts made."""
     attempts: list[int] = []
-    solve = type(SMOKE.definition).sample
+    solve = type(SMOKE.definition).timed_solve
     real_rng = draw_module.sample_rng
     current: list[tuple[Task, int]] = []
 
@@ -270,13 +270,13 @@ def draw_with_rejections(monkeypatch, rejected: list[Task]) -> list[int]:
         current.append(((split, index), attempt))
         return real_rng(seed, benchmark, split, index, attempt)
 
-    def sample(self, rng, parameters):
+    def timed_solve(self, drawn, parameters):
         task, attempt = current[-1]
         attempts.append(attempt)
         if task in rejected and attempt == 0:
             raise Rejected("not this one")
-        return solve(self, rng, parameters)
+        return solve(self, drawn, parameters)
 
     monkeypatch.setattr(draw_module, "sample_rng", rng)
-    monkeypatch.setattr(type(SMOKE.definition), "sample", sample)
+    monkeypatch.setattr(type(SMOKE.definition), "timed_solve", timed_solve)
     return attempts

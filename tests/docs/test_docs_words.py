@@ -87,7 +87,9 @@ def test_make_targets_and_scripts_exist(page: Path) -> None:
         if words[0] == "python" and len(words) > 1 and words[1].endswith(".py"):
             assert (ROOT / words[1]).exists(), f"{words[1]} does not exist"
         if words[:2] == ["python", "-m"] and words[2].startswith("tools."):
-            assert (ROOT / f"{words[2].replace('.', '/')}.py").exists(), f"no {words[2]}"
+            module = ROOT / words[2].replace(".", "/")
+            files = module.with_suffix(".py"), module / "__main__.py"
+            assert any(file.exists() for file in files), f"no {words[2]}"
 
 
 @pytest.mark.parametrize("target", makefile.RECIPES)

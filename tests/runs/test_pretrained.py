@@ -25,6 +25,7 @@ from cato.cli.commands import COMMANDS, Pretrained
 from cato.cli.parsing import parse, split_overrides
 from cato.data.sampling import generate_sample
 from cato.errors import InputError
+from cato.files import write_sealed
 from cato.inference.conformal import load_band
 from cato.inference.evaluate import ALL_ERRORS
 from cato.inference.predict import predict_file
@@ -291,9 +292,9 @@ def test_of_several_seeds_the_median_is_shipped_and_all_are_recorded(
     packaged = files_in(library)
     script.package_median(seeds[:1])  # the median is still seed 2
     assert files_in(library) == packaged
-    (library / "darcy/run.json").write_text(
-        json.dumps(record | {"config": seeds[0].record["config"]})
-    )
+    other = record | {"config": seeds[0].record["config"]}
+    del other["checksum"]
+    write_sealed(library / "darcy/run.json", other, other["id"])
     with pytest.raises(InputError, match="the median is seed 2 of darcy, which must be trained"):
         script.package_median(seeds[:1])
     script.package_median([open_run("trained")])  # rows of another recipe are replaced together
