@@ -45,7 +45,9 @@ def read() -> dict[str, Any]:
 def explore() -> dict[str, Any]:
     api = "/explorer/api"
     with TestClient(create_app(load_models(["mine=run"])), base_url="http://localhost") as client:
-        listed = client.get(f"{api}/benchmarks").json()["benchmarks"]
+        response = client.get(f"{api}/benchmarks")
+        assert response.status_code == 200, response.text
+        listed = response.json()["benchmarks"]
         drawn = client.get(f"{api}/models/mine/draw?seed=1")
         headers = {"content-type": drawn.headers["content-type"]}
         answer = client.post(f"{api}/models/mine/predict", content=drawn.content, headers=headers)

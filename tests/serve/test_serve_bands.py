@@ -109,7 +109,7 @@ def test_every_answer_has_verdicts_and_no_band_if_a_sample_is_outside(models):
     data = Dataset.from_arrays(problem, coords.reshape(6, 5, 2), inputs, np.ones((40, 6, 5, 1)))
     model = replace(models["grid"], band=band_of("grid"), training_range=fit_range(data, None))
     mixed = np.concatenate([inputs[:2], 3 * inputs[:1]]).astype(np.float32)
-    with TestClient(create_app({"grid": model})) as client:
+    with TestClient(create_app({"grid": model}), base_url="http://localhost") as client:
         for answer in asked(client, "grid", inputs=mixed):
             assert answer["verdicts"].tolist() == ["inside", "inside", "outside"]
             assert answer["reasons"][0] == ""
@@ -118,7 +118,7 @@ def test_every_answer_has_verdicts_and_no_band_if_a_sample_is_outside(models):
         for answer in asked(client, "grid", inputs=mixed[:2]):
             assert answer["verdicts"].tolist() == ["inside", "inside"]
             assert "bands" in answer
-    with TestClient(create_app({"grid": models["grid"]})) as client:
+    with TestClient(create_app({"grid": models["grid"]}), base_url="http://localhost") as client:
         for answer in asked(client, "grid", inputs=mixed):
             assert answer["verdicts"].tolist() == ["unknown"] * 3
 

@@ -2,8 +2,8 @@
 
     python -m tools.hostile.liars PORT NUMBER SEED
 
-Standard library only: they run next to the clients whose throughput is measured, and should cost the
-machine as little as possible. Every liar has an address of its own.
+Standard library only: they run next to the clients whose throughput is measured, and should cost
+the machine as little as possible. Every liar has an address of its own.
 """
 
 import asyncio

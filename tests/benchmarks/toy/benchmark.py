@@ -31,7 +31,7 @@ class ToyEditor(Editor):
     hint = "Mix the source."
 
     def controls(self) -> list[Control]:
-        return [Control(f"Wave {j}, {k}", -1.0, 1.0, 0.1, start=0.5) for j, k in WAVES]
+        return [Control(f"Wave {j}, {k}", -1.0, 1.0, 0.1) for j, k in WAVES]
 
     def model_inputs(self, values: np.ndarray) -> ModelInputs:
         from cato.benchmarks.toy.solver import solve
