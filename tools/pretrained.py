@@ -254,8 +254,8 @@ def facts(card: dict[str, Any]) -> dict[str, str]:
 def seed_fact(card: dict[str, Any]) -> str:
     """The packaged seed, and the errors of all from which it was chosen."""
     errors = card["test_error_by_seed"]
-    if not errors:
-        return f"{card['seed']}; no other was trained"
+    if not errors or len(errors) == 1:
+        return f"{card['seed']}; no other has been trained yet"
     words = ", ".join(f"seed {seed} {percent(error)}" for seed, error in errors.items())
     return f"{card['seed']}, the median of {words}"
 
