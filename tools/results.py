@@ -1,7 +1,7 @@
 """Results files, tools/results/NAME.json: a dictionary of lists of rows.
 
-Every row carries where it comes from: `settings` (what was measured), `data` (key of the data, if
-data were used) and `provenance` (see `cato.runs.provenance`). Rows that were measured before this
+Every row carries where it comes from: `settings` (what was measured), `data` (key of the data) and
+`provenance` (see `cato.runs.provenance`). Rows that were measured before this
 was recorded have it from the history of the repository, marked with `"recovered": true`.
 """
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cato.files import read_json, write_json
+from reproduce.profiling import NO_DATA
 from reproduce.provenance import provenance
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,10 +19,9 @@ RESULTS = ROOT / "tools" / "results"
 Row = dict[str, Any]
 
 
-def stamped(row: Mapping[str, Any], settings: Mapping[str, Any], data: str | None = None) -> Row:
+def stamped(row: Mapping[str, Any], settings: Mapping[str, Any], data: str = NO_DATA) -> Row:
     """A row with its settings, the key of its data and the provenance of this process."""
-    origin: Row = {"settings": dict(settings)} | ({"data": data} if data else {})
-    return dict(row) | origin | {"provenance": provenance()}
+    return {**row, "settings": dict(settings), "data": data, "provenance": provenance()}
 
 
 def has_results(name: str) -> bool:

@@ -12,9 +12,6 @@ from tools import cards, generate, pages, readme, results, speed_page
 from tools.results import RESULTS, ROOT, Row, read_results, stamped, update_rows
 
 FILES = sorted(RESULTS.glob("*.json"))
-WITH_DATA = {
-    *("fine_tuning", "pretrained", "recipes", "solvers", "survey", "training_range", "user_data")
-}
 
 
 def rows_of(path: Path) -> list[Row]:
@@ -23,28 +20,28 @@ def rows_of(path: Path) -> list[Row]:
     return [row for rows in content.values() for row in rows]
 
 
-def missing(row: Row, needs_data: bool) -> set[str]:
+def missing(row: Row) -> set[str]:
     """What a row lacks of the required provenance."""
     origin = row.get("provenance", {})
     required = {"commit", "cato", "hardware", "date", "python", "torch"}
     found = {key for key in required if origin.get(key)}
     found |= {key for key in ("settings", "data") if row.get(key)}
-    return (required | {"settings"} | ({"data"} if needs_data else set())) - found
+    return (required | {"settings", "data"}) - found
 
 
 def test_there_is_a_file_for_every_measurement() -> None:
     names = {path.stem for path in FILES}
-    # Those of the pretrained models, fine-tuning and user data come with their next training.
-    later = {"pretrained", "fine_tuning", "user_data"}
+    later = {"fine_tuning", "user_data"}  # with their next measurement
     assert names - later == {
-        *("exports", "recipes", "serve", "solvers", "speed", "survey", "training_range")
+        *("exports", "hostile", "pretrained", "recipes", "serve", "solvers", "speed", "survey"),
+        "training_range",
     }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
 def test_every_row_has_provenance(path: Path) -> None:
     for row in rows_of(path):
-        assert not missing(row, path.stem in WITH_DATA)
+        assert not missing(row)
         assert re.fullmatch(r"[0-9a-f]{40}(\+changes)?", row["provenance"]["commit"])
         assert datetime.fromisoformat(row["provenance"]["date"]).tzinfo is not None
         assert row["provenance"]["hardware"]["processor"]
@@ -52,11 +49,11 @@ def test_every_row_has_provenance(path: Path) -> None:
 
 def test_a_row_without_provenance_would_be_found() -> None:
     row = stamped({"seconds": 1.0}, {"size": 3}, "key")
-    assert not missing(row, needs_data=True)
+    assert not missing(row)
     for key in ("settings", "data", "provenance"):
-        assert missing({k: v for k, v in row.items() if k != key}, needs_data=True)
+        assert missing({k: v for k, v in row.items() if k != key})
     del row["provenance"]["commit"]
-    assert missing(row, needs_data=True) == {"commit"}
+    assert missing(row) == {"commit"}
 
 
 def test_rows_are_replaced_and_the_others_kept(
