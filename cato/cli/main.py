@@ -96,11 +96,19 @@ def _plain(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("cato", _plain)
 
 
+def _has_surrogates(word: str) -> bool:
+    """Whether a word has bytes that are not UTF-8, which Python replaces by surrogates."""
+    return any("\ud800" <= letter <= "\udfff" for letter in word)
+
+
 def dispatch(arguments: list[str]) -> None:
     """Run one command."""
     if not arguments or arguments[0] in ("-h", "--help"):
         _print_overview()
         return
+    for word in arguments:
+        if "\0" in word or _has_surrogates(word):
+            raise InputError(f"{word!a} is not text in UTF-8; rename or retype it")
     name, rest = arguments[0], arguments[1:]
     if name == "--version":
         from cato import __version__

@@ -194,12 +194,15 @@ class TrainingRange:
 
 
 def fit_range(train: Dataset, validation: Dataset | None) -> TrainingRange | None:
-    """The range of training samples; None for too few of them."""
+    """The range of training samples; None for too few, or values too large to describe."""
     if len(train) < MIN_SAMPLES:
         return None
     problem = train.problem
     reference = _reference(train)
     described = _describe_all(problem, reference, train)
+    with np.errstate(over="ignore", invalid="ignore"):
+        if not np.isfinite(described.std(0)).all():
+            return None
     least = _least_widths(problem, reference, described)
     folds = np.arange(len(train)) % NUM_FOLDS
     # Distances of samples from a mean and correlation that they are not part of.

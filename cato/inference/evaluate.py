@@ -354,7 +354,10 @@ def training_range(run: Run, splits: Splits) -> TrainingRange | None:
     if known is None:
         known = fit_range(splits.train, splits.validation)
         if known is None:
-            note(f"no training range: it needs {MIN_SAMPLES} training samples")
+            note(
+                f"no training range: it needs {MIN_SAMPLES} training samples of values that can be "
+                f"squared in float64"
+            )
         else:
             save_range(run.folder, known, run.id)
     return known

@@ -57,7 +57,7 @@ def run_attacks(attacks: Iterable[Attack], seconds: float, attempts: int | None 
             counts["tried"] += 1
             counts[verdict] += 1
             if verdict not in ACCEPTABLE:
-                failures.append(f"{verdict}: {name}: {detail}")
+                failures.append(ascii(f"{verdict}: {name}: {detail}"))
     return counts | {"failures": failures[:20]}
 
 
