@@ -4,12 +4,12 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-_watchers: list[Callable[[], None]] = []
+_callbacks: list[Callable[[], None]] = []
 
 
-def when_compiling(tell: Callable[[], None]) -> None:
-    """Call `tell` whenever Numba starts to compile a function that is not cached."""
-    _watchers.append(tell)
+def when_compiling(callback: Callable[[], None]) -> None:
+    """Call `callback` whenever Numba starts to compile a function that is not cached."""
+    _callbacks.append(callback)
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Any:
@@ -34,8 +34,8 @@ def _watch() -> None:
 
     class Compilation(event.Listener):
         def on_start(self, event: Any) -> None:
-            for tell in _watchers:
-                tell()
+            for callback in _callbacks:
+                callback()
 
         def on_end(self, event: Any) -> None:
             pass
