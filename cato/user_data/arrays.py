@@ -1,34 +1,24 @@
-"""Array files: HDF5, NumPy archives and MATLAB files of either format."""
+"""Array files: HDF5, NumPy archives, MATLAB files of either format, and PyTorch tensors."""
 
 import zipfile
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import h5py
 import numpy as np
 from scipy.io import savemat, whosmat
 
-from cato.benchmarks.contract import SPLITS
 from cato.data.formats import new_hdf5, npy_header, open_hdf5, open_variable
 from cato.errors import InputError
 from cato.files import atomic_write
 from cato.sandbox import require_room
-from cato.user_data.axes import ArrayFile, Shape, name_axes, parse_errors
-from cato.user_data.naming import ReadRequest
-
-if TYPE_CHECKING:
-    import xarray
-
-
-def read_arrays(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarray.Dataset]":
-    """Read a file, or one dataset from each of its groups train, validation and test."""
-    file = ARRAYS[path.suffix.lower()](path)
-    groups = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
-    if not groups or not has_samples:
-        return [name_axes(file, request, has_samples)]
-    return [name_axes(file.group(n), request, has_samples).assign_attrs(split=n) for n in groups]
+from cato.user_data.axes import ArrayFile, Shape, parse_errors
+from cato.user_data.pdebench import open_pdebench
+from cato.user_data.tensors import SUFFIXES as TENSORS
+from cato.user_data.tensors import open_tensors, save_tensors
+from cato.user_data.well import open_well
 
 
 def read_npz(path: Path, names: Sequence[str]) -> tuple[list[str], dict[str, np.ndarray]]:
@@ -53,6 +43,8 @@ def open_npz(path: Path) -> ArrayFile:
         for member in archive.infolist():
             if member.filename.endswith(".npy"):
                 name = member.filename.removesuffix(".npy")
+                if name in shapes:
+                    raise InputError(f"{path} holds the array {name!r} twice; write it again")
                 with archive.open(member) as handle:
                     shapes[name], _, dtype = npy_header(handle)
                     stored = member.file_size - handle.tell()
@@ -62,7 +54,7 @@ def open_npz(path: Path) -> ArrayFile:
 
 
 def open_h5(path: Path) -> ArrayFile:
-    """Open an HDF5 file; fields in groups are named with slashes."""
+    """Open an HDF5 file; fields in groups are named with slashes, unless its layout is known."""
     shapes: dict[str, Shape] = {}
 
     def visit(name: str, item: Any) -> None:
@@ -81,7 +73,8 @@ def open_h5(path: Path) -> ArrayFile:
 
     with parse_errors(path, "HDF5"), open_hdf5(path) as file:
         file.visititems(visit)
-    return ArrayFile(path, shapes, load, "HDF5")
+    plain = ArrayFile(path, shapes, load, "HDF5")
+    return open_well(plain) or open_pdebench(plain) or plain
 
 
 def open_mat(path: Path) -> ArrayFile:
@@ -106,16 +99,27 @@ def open_mat(path: Path) -> ArrayFile:
     return ArrayFile(path, shapes, load, "a MATLAB file")
 
 
-ARRAYS = {".npz": open_npz, ".h5": open_h5, ".hdf5": open_h5, ".mat": open_mat}
+ARRAYS = {
+    ".npz": open_npz,
+    ".h5": open_h5,
+    ".hdf5": open_h5,
+    ".mat": open_mat,
+    **dict.fromkeys(TENSORS, open_tensors),
+}
 
 
 def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
     """Write arrays in the format of the path's suffix, atomically."""
     suffix = path.suffix.lower()
+    if suffix in TENSORS:
+        save_tensors(path, dict(arrays))
+        return
     if suffix not in (".npz", ".mat"):
         with new_hdf5(path) as file:
             for name, array in arrays.items():
-                file.create_dataset(name, data=array, compression="gzip")
+                words = array.dtype.kind == "U"
+                values = array.astype(h5py.string_dtype()) if words else array
+                file.create_dataset(name, data=values, compression="gzip" if array.ndim else None)
         return
     with atomic_write(path) as temporary, temporary.open("wb") as handle:
         if suffix == ".npz":

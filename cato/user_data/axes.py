@@ -9,15 +9,17 @@ Every reader returns an `xarray.Dataset` with these variables (samples and time 
     split       (sample)                                                train, validation or test
 
 Time and channel carry the field's name because fields may differ in their length. The coordinate
-`channel_NAME` holds names of channels, the attribute `origin` the file, for messages.
+`channel_NAME` holds names of channels, the attribute `origin` the file, for messages, and the
+attribute `notes` what had to be assumed.
 
-NetCDF and VTK files say what their axes mean. For HDF5, NumPy and MATLAB files `name_axes` derives
-it from the shapes: it looks for the interpretation of the coordinates that fits the fields.
+Some formats and layouts name their axes (`cato.user_data.named`). For plain arrays `name_axes`
+derives what they mean from the shapes: it looks for the interpretation of the coordinates that fits
+the fields.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -27,6 +29,7 @@ import numpy as np
 
 from cato.benchmarks.contract import SPLITS
 from cato.errors import InputError
+from cato.problem import MIN_NODES
 from cato.user_data.naming import Name, Naming, ReadRequest
 
 if TYPE_CHECKING:
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 SAMPLE, TIME, CHANNEL = "sample", "time", "channel"
 MAX_DIMENSION = 3
+MAX_CHANNELS = 4  # A last axis of this length is taken for channels where nothing says what it is.
 LABELS = {"inputs": "input_names", "targets": "target_names", "scalars": "scalar_names"}
 """Arrays of the documented layout with the names of the channels of a field."""
 
@@ -47,7 +51,10 @@ def mesh_dims(num_axes: int) -> Dims:
 
 
 def make_dataset(
-    path: Path, naming: Naming, variables: Mapping[str, tuple[Dims, np.ndarray]]
+    path: Path,
+    naming: Naming,
+    variables: Mapping[str, tuple[Dims, np.ndarray]],
+    notes: Sequence[str] = (),
 ) -> "xarray.Dataset":
     """A dataset in the inner form.
 
@@ -65,7 +72,7 @@ def make_dataset(
         if name not in ("mask", "split") and CHANNEL not in dims:
             dims, values = (*dims, CHANNEL), values[..., None]
         named[name] = (tuple(f"{d}_{name}" if d in (TIME, CHANNEL) else d for d in dims), values)
-    return xarray.Dataset(named, attrs={"origin": str(path)})
+    return xarray.Dataset(named, attrs={"origin": str(path), "notes": list(notes)})
 
 
 def sample_variables(
@@ -116,12 +123,22 @@ def parse_errors(what: object, kind: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """A file of named arrays."""
+    """A file of named arrays, whose axes have names too where the format or layout has them."""
 
     path: Path
     shapes: Mapping[str, Shape]
     load: Callable[[str], np.ndarray]
-    kind: str = ""  # Format, for messages.
+    kind: str = ""  # Format or layout, for messages.
+    dims: Mapping[str, Dims] = field(default_factory=dict)  # Names of the axes of every array.
+    coords: tuple[str, ...] = ()  # Arrays that are coordinates.
+    periodic: tuple[str, ...] = ()  # Axes that the file says are periodic.
+    num_past: int = 1  # Frames from which forecasts start, by custom of the layout.
+    notes: tuple[str, ...] = ()  # What reading it assumes.
+    is_layout: bool = False  # Whether `kind` is a layout, which says what the fields are.
+    places: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Where a layout has each array in its file: in one place, or one for each sample."""
+    has_only_results: bool = False  # Whether all fields are results of a solver.
+    hint: str = ""  # What else could be named.
 
     def read(self, name: str) -> np.ndarray:
         """Read an array of any type."""
@@ -155,6 +172,11 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
     """Read the fields and name their axes; `has_samples` says if the first one counts samples."""
     naming = request.naming.within(file.shapes, request.truth)
     fields = {name: file.numbers(name) for name in naming.fields}
+    notes = list(file.notes)
+    if not naming.coords and request.coords is None:
+        nodes = _unit_grid(file.path, naming, fields, has_samples)
+        request = replace(request, coords=nodes)
+        notes.append(unit_grid_note(nodes.shape[:-1]))
     match = _match_mesh(file, replace(request, naming=naming), fields, has_samples)
     sample = (SAMPLE,) if match.is_per_sample else ()
     variables = {"coords": ((*sample, *mesh_dims(len(match.mesh)), CHANNEL), match.coords)}
@@ -169,17 +191,64 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
         reads = {"mask": file.numbers, "split": file.read}
         extra = {name: read(name) for name, read in reads.items() if name in file.shapes}
         variables |= sample_variables(file.path, extra, match.num_samples, match.mesh)
-    dataset = make_dataset(file.path, naming, variables)
-    for field, label in LABELS.items():
-        if field in variables and label in file.shapes:
+    dataset = make_dataset(file.path, naming, variables, notes)
+    for name, label in LABELS.items():
+        if name in variables and label in file.shapes:
             words = [str(word) for word in np.atleast_1d(file.read(label)).tolist()]
-            channel = f"{CHANNEL}_{field}"
+            channel = f"{CHANNEL}_{name}"
             count = dataset.sizes[channel]
             if len(words) != count:
-                message = f"{len(words)} names for the {count} channels of {field!r}"
+                message = f"{len(words)} names for the {count} channels of {name!r}"
                 raise InputError(f"{file.path}: {message}")
             dataset = dataset.assign_coords({channel: words})
     return dataset
+
+
+def unit_grid(mesh: Shape) -> np.ndarray:
+    """Nodes (*mesh, D) of a uniform grid of the unit interval, square or cube."""
+    axes = (np.linspace(0, 1, num_nodes) for num_nodes in mesh)
+    return np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+
+
+def unit_grid_note(mesh: Shape) -> str:
+    """What is said of a unit grid."""
+    return (
+        f"no coordinates: taken to be on a uniform grid of {' × '.join(map(str, mesh))} nodes "
+        f"from 0 to 1; if that is wrong, name them with --coords x,y"
+    )
+
+
+def _unit_grid(
+    path: Path, naming: Naming, fields: Mapping[str, np.ndarray], has_samples: bool
+) -> np.ndarray:
+    """A unit grid on which all fields have values.
+
+    A short last axis is taken for channels, and axes before three mesh axes for frames.
+    """
+    frames = {name.field for name in (*naming.inputs, *naming.targets) if name.frames is not None}
+    shapes = {name: array.shape[has_samples:] for name, array in fields.items()}
+    nodal = {name: shape for name, shape in shapes.items() if len(shape) > 1}
+    nodal = nodal or {name: shape for name, shape in shapes.items() if shape}
+    if not nodal:
+        raise InputError(f"{path} has no field with values at nodes; name the targets: --targets p")
+    first = next((n.field for n in naming.targets if n.field in nodal), next(iter(nodal)))
+    shape, found = nodal[first], []
+    for num_frames, num_channels in product((0, 1), (0, 1)):
+        mesh = shape[num_frames : len(shape) - num_channels]
+        fits = all(
+            any((TIME in dims) >= (name in frames) for dims in nodal_dims(other, mesh))
+            for name, other in nodal.items()
+        )
+        if fits and 1 <= len(mesh) <= MAX_DIMENSION and min(mesh) >= MIN_NODES:
+            is_short = shape[-1] <= MAX_CHANNELS
+            found.append((num_frames, num_channels != is_short, mesh))
+    if not found:
+        raise InputError(
+            f"{path} has no coordinates, and its fields {shapes} are on no common grid; add an "
+            f"array 'coords' of shape (*mesh, D) or (samples, *mesh, D), or name them with "
+            f"--coords x,y"
+        )
+    return unit_grid(min(found)[-1])
 
 
 def nodal_dims(shape: Shape, mesh: Shape) -> list[Dims]:
@@ -300,11 +369,7 @@ def _candidates(file: ArrayFile, request: ReadRequest, has_samples: bool) -> Ite
     """Interpretations of the coordinates: shared or per sample, most mesh axes first."""
     naming = request.naming
     if not naming.coords:
-        if request.coords is None:
-            raise InputError(
-                f"{file.path} has no coordinates; add an array 'coords' of shape (*mesh, D) or "
-                f"(samples, *mesh, D), or name them with --coords x,y"
-            )
+        assert request.coords is not None
         yield MeshMatch(request.coords, False)
         if naming.periodic:  # the file may repeat the first line of a periodic axis at its end
             ends = [(0, int(axis in naming.periodic)) for axis in range(request.coords.ndim - 1)]

@@ -6,6 +6,7 @@ cells, duplicates and constant channels are only reported.
 
 import hashlib
 from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from typing import Any
@@ -16,7 +17,7 @@ from cato.data.conditioning import recommend
 from cato.errors import InputError
 from cato.problem import Problem
 from cato.user_data.periodic import closing_axes, num_folded_cells
-from cato.user_data.precision import ROUNDING, Spread
+from cato.user_data.precision import ROUNDING, Spread, offsets_of
 from cato.user_data.samples import UserSamples, dataset_of, recognise
 
 
@@ -51,11 +52,14 @@ class Inspection:
         return values | {name: v for name, v in asdict(self).items() if name != "problem"}
 
 
-def inspect_samples(samples: UserSamples, splits: dict[str, list[int]]) -> Inspection:
-    """Check all samples."""
+def inspect_samples(
+    samples: UserSamples, splits: dict[str, list[int]], notes: Sequence[str] = ()
+) -> Inspection:
+    """Check all samples; `notes` are guesses that led to them."""
     problem, found = recognise(samples), _named_spreads(samples)
     ranges = {n: (s.low, s.high) for n, s in found.items() if s.low <= s.high}
     findings = [
+        *(Finding(sentence) for sentence in (*notes, *samples.notes)),
         *_stopping(samples),
         *_folded(samples, problem),
         *(
@@ -78,7 +82,7 @@ def inspect_samples(samples: UserSamples, splits: dict[str, list[int]]) -> Inspe
     conditioning: dict[str, Any] = {}
     why: dict[str, str] = {}
     if not any(finding.stops for finding in findings):
-        train = dataset_of(samples, problem, splits["train"], str(samples.path))
+        train = dataset_of(samples, problem, splits["train"])
         recommended, why = recommend(train)
         conditioning = asdict(recommended)
     return Inspection(problem, len(samples), shared, counts, ranges, findings, conditioning, why)
@@ -99,23 +103,29 @@ def require_usable(samples: UserSamples) -> None:
 def _stopping(samples: UserSamples) -> list[Finding]:
     """What stops a training, with the indices of all its samples."""
     found: defaultdict[str, list[int]] = defaultdict(list)
-    for index, sample in enumerate(samples.samples):
+    spreads = _named_spreads(samples)
+    incomplete = {name for name, spread in spreads.items() if not spread.is_complete}
+    for index, sample in enumerate(samples.samples if incomplete else []):
         for name, values in samples.channels(sample):
-            if not np.isfinite(values).all():
+            if name in incomplete and not np.isfinite(values).all():
                 found[f"{name} has values that are NaN or infinite"].append(index)
-    for name, spread in _named_spreads(samples).items():
+    for name, spread in spreads.items():
         if not spread.is_usable:
             what = f"{name} reaches {spread.largest:.2g}, which squares of float64 cannot carry"
             found[f"{what}: use another unit"] = list(range(len(samples)))
+    offsets = np.array(offsets_of(samples.spreads["outputs"]) or 0.0)
     undefined = "zero everywhere, so that a relative error is undefined"
+    if offsets.any():
+        undefined = f"the mean {offsets.tolist()} everywhere, so that a relative error is undefined"
     advice = "to leave out a start from rest, use --targets u[1:]"
     for index, sample in enumerate(samples.samples):
         if sample.targets is None:
             continue
-        if not sample.targets.any():
+        varies = sample.targets != offsets
+        if not varies.any():
             found[f"the targets are {undefined}"].append(index)
         elif samples.time != "steady":  # in time each frame has a relative error
-            for frame in np.flatnonzero([not frame.any() for frame in sample.targets]):
+            for frame in np.flatnonzero([not frame.any() for frame in varies]):
                 found[f"frame {frame} of the targets is {undefined} ({advice})"].append(index)
     return [Finding(what, tuple(indices), stops=True) for what, indices in found.items()]
 

@@ -1,7 +1,8 @@
 """Which fields of a file are coordinates, inputs and targets.
 
-Fields are named by `x,y` or, for some frames of a time series, `u[:10]`. Where nothing is named the
-file is taken to have the documented layout: arrays `coords`, `inputs` and `targets`.
+Fields are named by `x,y`; `u[:10]` are some frames of a time series, `u[-1]` is one frame, without
+an axis of time. Where nothing is named the file is taken to have the documented layout, arrays
+`coords`, `inputs` and `targets`, or the names are guessed (`cato.user_data.guess`).
 """
 
 import re
@@ -12,30 +13,35 @@ import numpy as np
 
 from cato.errors import InputError
 
-_NAME = re.compile(r"([^\[\],]+?)(?:\[(-?\d*):(-?\d*)\])?")
+_NAME = re.compile(r"([^\[\],]+?)(?:\[(?:(-?\d*):(-?\d*)|(-?\d+))\])?")
 
 
 @dataclass(frozen=True)
 class Name:
-    """A field, or some of its frames: start and stop as in a Python slice."""
+    """A field, or some of its frames: start and stop as in a Python slice, or a single one."""
 
     field: str
     frames: tuple[int | None, int | None] | None = None
+    frame: int | None = None
 
     @classmethod
     def parse(cls, text: str) -> "Name":
-        """From `u` or `u[:10]`."""
+        """From `u`, `u[:10]` or `u[-1]`."""
         match = _NAME.fullmatch(text)
         if match is None:
             raise InputError(
                 f"{text!r} is not a field name; name a field as in the file, or frames as u[:10]"
             )
-        field, start, stop = match.groups()
+        field, start, stop, frame = match.groups()
+        if frame is not None:
+            return cls(field, frame=int(frame))
         if start is None:
             return cls(field)
         return cls(field, (int(start) if start else None, int(stop) if stop else None))
 
     def __str__(self) -> str:
+        if self.frame is not None:
+            return f"{self.field}[{self.frame}]"
         if self.frames is None:
             return self.field
         start, stop = ("" if end is None else str(end) for end in self.frames)
@@ -65,6 +71,14 @@ class Naming:
         return cls(
             tuple(words), tuple(map(Name.parse, past)), tuple(map(Name.parse, future)), periodic
         )
+
+    def words(self) -> dict[str, str]:
+        """The names as comma-separated words, as `parse` takes them."""
+        return {
+            "coords": ",".join(self.coords),
+            "inputs": ",".join(map(str, self.inputs)),
+            "targets": ",".join(map(str, self.targets)),
+        }
 
     @property
     def is_layout(self) -> bool:
@@ -99,3 +113,9 @@ class ReadRequest:
     truth: bool = True  # Whether targets are required.
     num_axes: int | None = None  # Number of mesh axes, where known; a cloud has one.
     coords: np.ndarray | None = None  # Nodes (*mesh, D) to use if the file has none.
+
+
+def natural_order(text: str) -> list[tuple[int, str]]:
+    """A key that sorts case_2 before case_10."""
+    words = re.split(r"(\d+)", text)
+    return [(int(w), "") if w.isdecimal() else (-1, w) for w in words]

@@ -8,9 +8,10 @@ errors are relative to: otherwise every error, also that of always predicting th
 tiny.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -30,6 +31,7 @@ class Spread:
     high: float
     mean: float
     deviation: float
+    is_complete: bool  # Whether all values are finite.
     eps: float  # Relative rounding of the type of the values.
 
     @property
@@ -68,21 +70,46 @@ def spreads(arrays: Sequence[np.ndarray]) -> list[Spread]:
     if not num_channels:
         return []
 
-    def over(function: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
-        """A function of the rows of each array, and of which of their values are finite."""
-        rows = (array.reshape(-1, num_channels).astype(np.float64) for array in arrays)
-        return np.stack([function(part, np.isfinite(part)) for part in rows])
+    def rows() -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        """The values of each array as rows, and which of them are finite."""
+        for array in arrays:
+            values = array.reshape(-1, num_channels).astype(np.float64)
+            yield values, np.isfinite(values)
 
     with np.errstate(over="ignore", invalid="ignore"):
-        low = over(lambda x, good: x.min(0, where=good, initial=np.inf)).min(0)
-        high = over(lambda x, good: x.max(0, where=good, initial=-np.inf)).max(0)
-        count = over(lambda x, good: good.sum(0)).sum(0)
-        mean = over(lambda x, good: x.sum(0, where=good)).sum(0) / count
-        squares = over(lambda x, good: np.square(x - mean).sum(0, where=good)).sum(0)
-        deviation = np.sqrt(squares / count)
-    eps = max(float(np.finfo(array.dtype).eps) for array in arrays)
-    columns = zip(low.tolist(), high.tolist(), mean.tolist(), deviation.tolist(), strict=True)
-    return [Spread(*column, eps) for column in columns]
+        parts = [
+            (
+                values.min(0, where=good, initial=np.inf),
+                values.max(0, where=good, initial=-np.inf),
+                values.sum(0, where=good),
+                good.sum(0),
+                good.all(0),
+            )
+            for values, good in rows()
+        ]
+        low, high, total, num_good, complete = map(np.stack, zip(*parts, strict=True))
+        count = num_good.sum(0)
+        mean = total.sum(0) / count
+        squares = np.stack([np.square(x - mean).sum(0, where=good) for x, good in rows()]).sum(0)
+    eps = np.full(num_channels, max(float(np.finfo(array.dtype).eps) for array in arrays))
+    found = (low.min(0), high.max(0), mean, np.sqrt(squares / count), complete.all(0), eps)
+    columns: list[Any] = [values.tolist() for values in found]
+    return [Spread(*channel) for channel in zip(*columns, strict=True)]
+
+
+def joined_spreads(
+    one: Sequence[Spread], num_one: int, other: Sequence[Spread], num_other: int
+) -> list[Spread]:
+    """Statistics of two sets of finite values together, of these numbers."""
+    count, found = num_one + num_other, []
+    for a, b in zip(one, other, strict=True):
+        share, apart = num_other / count, b.mean - a.mean
+        squares = (1 - share) * a.deviation**2 + share * b.deviation**2
+        deviation = (squares + share * (1 - share) * apart**2) ** 0.5
+        low, high = min(a.low, b.low), max(a.high, b.high)
+        mean, eps = a.mean + share * apart, max(a.eps, b.eps)
+        found.append(replace(a, low=low, high=high, mean=mean, deviation=deviation, eps=eps))
+    return found
 
 
 def needs_float64(channels: Iterable[Spread]) -> bool:

@@ -5,9 +5,9 @@
 """
 
 import hashlib
-import re
+import os
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -16,29 +16,45 @@ from cato.benchmarks import BENCHMARKS
 from cato.benchmarks.contract import SPLITS
 from cato.data.dataset import Splits
 from cato.errors import InputError
-from cato.files import digest
+from cato.files import digest, stamp
+from cato.progress import note
 from cato.sandbox import require_regular
-from cato.user_data import vtk
+from cato.user_data import meshes, tables
 from cato.user_data.inspect import require_usable
-from cato.user_data.naming import Naming, ReadRequest
+from cato.user_data.named import without_flat_components
+from cato.user_data.naming import Naming, ReadRequest, natural_order
+from cato.user_data.parts import is_entry, parts_of
 from cato.user_data.periodic import declared_periodic
-from cato.user_data.readers import SUFFIXES, read_files, reader_of
+from cato.user_data.readers import SUFFIXES, guess_names, read_files, suffix_of
 from cato.user_data.samples import UserSamples, assemble, dataset_of, recognise
+from cato.user_data.streamed import SUFFIXES as STREAMABLE
+from cato.user_data.streamed import open_splits
 
 HELD_OUT = 0.1  # Fraction of the samples for validation, and for test.
+FOLDERS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation"}
+FOLDERS |= {"test": "test"}
+"""Names of folders that are splits."""
 
 
 def is_user_data(name: str) -> bool:
     """Whether what to train on is a file or folder, not a benchmark."""
     path = Path(name)
-    looks_like_one = path.suffix.lower() in SUFFIXES or len(path.parts) > 1
+    looks_like_one = path.suffix.lower() in SUFFIXES or len(path.parts) > 1 or name.endswith("/")
     return name not in BENCHMARKS and (looks_like_one or path.exists())
 
 
-def read_samples(path: Path, request: ReadRequest) -> UserSamples:
-    """The samples of a file, or of a folder with one file per sample."""
+def complete_naming(path: Path, naming: Naming) -> tuple[Naming, list[str]]:
+    """The user's names, with a guess from the first file where there are none, and notes on it."""
     path = _existing(path)
-    if path.is_dir():
+    if naming.targets:
+        return naming, []
+    return guess_names(files_of(path)[0], naming, is_entry(path), path)
+
+
+def read_samples(path: Path, request: ReadRequest) -> UserSamples:
+    """The samples of a file, or of a folder whose files hold one or more samples each."""
+    path = _existing(path)
+    if not is_entry(path):
         files = [(split, f) for split, part in _files_by_split(path).items() for f in part]
         found = read_files([file for _, file in files], request, has_samples=False)
         datasets = [
@@ -48,17 +64,19 @@ def read_samples(path: Path, request: ReadRequest) -> UserSamples:
         ]
     else:
         (datasets,) = read_files([path], request, has_samples=True)
-    if reader_of(files_of(path)[0]) is vtk.read_vtk:
-        datasets = vtk.without_flat_components(datasets)
+    if suffix_of(files_of(path)[0]) in (*meshes.SUFFIXES, *tables.SUFFIXES):
+        datasets = without_flat_components(datasets)
     return declared_periodic(assemble(path, datasets, request.naming), request.naming.periodic)
 
 
 def fingerprint(path: Path) -> str:
     """Sixteen characters that change whenever the data do."""
     path = Path(path)
-    if path.is_file():
+    if path.is_file() and parts_of(path) == [path]:
         return digest(path)[:16]
-    lines = (f"{file.relative_to(path).as_posix()} {digest(file)}\n" for file in files_of(path))
+    root = path if path.is_dir() else path.parent
+    names = ((os.path.relpath(file, root), file) for file in _all_files(path))
+    lines = (f"{Path(name).as_posix()} {digest(file)}\n" for name, file in names)
     return hashlib.sha256("".join(lines).encode()).hexdigest()[:16]
 
 
@@ -71,33 +89,39 @@ def _existing(path: Path) -> Path:
 
 
 def files_of(path: Path) -> list[Path]:
-    """The file itself, or the files of the samples in a folder, in their order."""
-    if not path.is_dir():
+    """The file itself, or the files of the samples in a folder, in their order.
+
+    A folder that is one data set, such as a Zarr store or an OpenFOAM case, counts as a file.
+    """
+    if is_entry(path):
         return [path]
     return [file for files in _files_by_split(path).values() for file in files]
 
 
+def _all_files(path: Path) -> list[Path]:
+    """Every file that the values come from."""
+    return [part for file in files_of(path) for part in parts_of(file)]
+
+
 def _files_by_split(folder: Path) -> dict[str, list[Path]]:
     """The files of each split; all files under the name "" if the folder has no splits."""
-    splits = {name: folder / name for name in SPLITS if (folder / name).is_dir()}
-    parts = {name: _listed(inner) for name, inner in (splits or {"": folder}).items()}
-    found = sorted({file.suffix.lower() for files in parts.values() for file in files})
+    root = folder / "data" if (folder / "data" / "train").is_dir() else folder  # as in The Well
+    splits = {split: root / name for name, split in FOLDERS.items() if (root / name).is_dir()}
+    parts = {name: _listed(inner) for name, inner in (splits or {"": root}).items()}
+    found = sorted({suffix_of(file) for files in parts.values() for file in files})
     if not found:
         raise InputError(f"{folder} holds no file that ends in {', '.join(SUFFIXES)}")
-    if len(found) > 1 and not set(found) <= set(vtk.SUFFIXES):
+    if len(found) > 1 and not set(found) <= set(meshes.SUFFIXES):
         raise InputError(f"{folder} mixes files that end in {', '.join(found)}; keep one kind")
     return parts
 
 
 def _listed(folder: Path) -> list[Path]:
-    """Files of known formats in natural order: case_2 before case_10."""
-    files = [f for f in folder.iterdir() if f.is_file() and f.suffix.lower() in SUFFIXES]
-
-    def key(file: Path) -> list[tuple[int, str]]:
-        words = re.split(r"(\d+)", file.name)
-        return [(int(w), "") if w.isdecimal() else (-1, w) for w in words]
-
-    return sorted((f for f in files if not f.name.startswith(".")), key=key)
+    """Data of known formats in natural order, without the parts of others."""
+    found = [path for path in folder.iterdir() if is_entry(path) and not path.name.startswith(".")]
+    known = [path for path in found if path.is_dir() or path.suffix.lower() in SUFFIXES]
+    inner = {part for path in known for part in parts_of(path) if part != path}
+    return sorted((p for p in known if p not in inner), key=lambda path: natural_order(path.name))
 
 
 # -- for a training -------------------------------------------------------------------------------
@@ -109,24 +133,29 @@ def split_indices(samples: UserSamples, seed: int) -> dict[str, list[int]]:
     Splits that the file names are kept; if it names no validation samples, 10 % of its training
     samples are held out. Otherwise 10 % each are drawn for validation and test.
     """
+    return indices_by_split(samples.path, [sample.split for sample in samples.samples], seed)
+
+
+def indices_by_split(path: Path, words: Sequence[str], seed: int) -> dict[str, list[int]]:
+    """`split_indices` for the words that a file has for the split of each sample."""
     rng = np.random.default_rng(seed)
-    named = {name: [i for i, s in enumerate(samples.samples) if s.split == name] for name in SPLITS}
+    named = {name: [i for i, word in enumerate(words) if word == name] for name in SPLITS}
     if any(named.values()):
         if not named["validation"] and len(named["train"]) > 1:
             named["validation"], named["train"] = _drawn(named["train"], 1, rng)
         for name, indices in named.items():
             if not indices:
                 raise InputError(
-                    f"{samples.path} names splits, but no {name} samples; add some, or leave the "
+                    f"{path} names splits, but no {name} samples; add some, or leave the "
                     f"splits out to have them drawn"
                 )
         return named
-    if len(samples) < 3:
+    if len(words) < 3:
         raise InputError(
-            f"{samples.path} holds {len(samples)} samples; at least 3 are needed, one each to "
+            f"{path} holds {len(words)} samples; at least 3 are needed, one each to "
             f"train, validate and test, and hundreds to learn well"
         )
-    validation, test, train = _drawn(range(len(samples)), 2, rng)
+    validation, test, train = _drawn(range(len(words)), 2, rng)
     return {"train": train, "validation": validation, "test": test}
 
 
@@ -144,23 +173,25 @@ def open_user_data(
     seed: int = 0,
     count: int | None = None,
     expected_fingerprint: str = "",
+    streamed: bool = False,
 ) -> tuple[str, Splits]:
     """The fingerprint of a file or folder, and its data, checked and split.
 
     A second call with unchanged data returns what the first one read. `seed` draws the splits if
     the file names none; `count` is the number of training samples to use, the first ones. Data with
-    another fingerprint than the expected one are refused.
+    another fingerprint than the expected one are refused. `streamed` samples are read while they
+    are used.
     """
     path = _existing(path)
-    stamp = _stamp(path)
-    found = _fingerprint(path, stamp)
+    before = stamp(_all_files(path))
+    found = _fingerprint(path, before)
     if expected_fingerprint and found != expected_fingerprint:
         raise InputError(
             f"{path} has changed: its fingerprint is {found}, that of the data of this run "
             f"{expected_fingerprint}; restore the file, or train into a new folder"
         )
-    splits = _splits(path, naming, seed, stamp)
-    if _stamp(path) != stamp:
+    splits = _splits(path, naming, seed, before, streamed)
+    if stamp(_all_files(path)) != before:
         raise InputError(f"{path} changed while it was read; try again when it is complete")
     if count is not None:
         if count > len(splits.train):
@@ -169,38 +200,41 @@ def open_user_data(
     return found, splits
 
 
+def num_bytes_of(path: Path) -> int:
+    """Bytes of a file that can be streamed; 0 of what is always read into memory."""
+    is_streamable = path.is_file() and path.suffix.lower() in STREAMABLE
+    return path.stat().st_size if is_streamable else 0
+
+
 def changed_since(path: Path, expected_fingerprint: str) -> str:
     """What has become of data since they were read: a few words, empty if they are the same.
 
     Files whose size and time are still those that were read are not read again.
     """
     try:
-        found = _fingerprint(path, _stamp(path))
+        found = _fingerprint(path, stamp(_all_files(path)))
     except (OSError, InputError):
         return "is gone"
     is_same = found == expected_fingerprint
     return "" if is_same else f"has changed: its fingerprint is {found}"
 
 
-def _stamp(path: Path) -> tuple[object, ...]:
-    """Name, inode, size and time of change of each file: cheap to compare within a process."""
-    stats = [(str(file), file.stat()) for file in files_of(path)]
-    return tuple((name, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in stats)
-
-
 @lru_cache(maxsize=1)
-def _fingerprint(path: Path, stamp: tuple[object, ...]) -> str:
+def _fingerprint(path: Path, state: tuple[object, ...]) -> str:
     return fingerprint(path)
 
 
 @lru_cache(maxsize=1)  # a training, its evaluation and its report use the same data
-def _splits(path: Path, naming: Naming, seed: int, stamp: tuple[object, ...]) -> Splits:
+def _splits(
+    path: Path, naming: Naming, seed: int, state: tuple[object, ...], streamed: bool
+) -> Splits:
+    if streamed:
+        draw = partial(indices_by_split, path, seed=seed)
+        return open_splits(path, naming, _fingerprint(path, state), draw)
     samples = read_samples(path, ReadRequest(naming))
+    for sentence in samples.notes:
+        note(sentence)
     require_usable(samples)
     problem = recognise(samples)
     indices = split_indices(samples, seed)
-    datasets = {
-        name: dataset_of(samples, problem, indices[name], f"{path}, {name} split")
-        for name in SPLITS
-    }
-    return Splits(problem, datasets)
+    return Splits(problem, {n: dataset_of(samples, problem, indices[n]) for n in SPLITS})

@@ -44,6 +44,8 @@ class UserSample:
     targets: np.ndarray | None  # (*mesh, C_out) or (T, *mesh, C_out); None if the file has none.
     keep: np.ndarray | None = None  # Mask of its points in the file's padded cloud.
     split: str = ""  # train, validation or test, if the file says so.
+    file: Path = Path()  # The file that holds it.
+    is_alone: bool = False  # Whether the file has no axis of samples.
 
     @property
     def mesh(self) -> tuple[int, ...]:
@@ -70,6 +72,8 @@ class UserSamples:
     periodic: tuple[int, ...] = ()  # Periodic mesh axes, on which every node is there once.
     period: tuple[float | None, ...] = ()  # Of each coordinate; empty if none has a period.
     repeated: tuple[int, ...] = ()  # Periodic axes at whose end the file repeats their first line.
+    notes: tuple[str, ...] = ()  # What reading them assumed.
+    layout: str = ""  # The layout of their files, such as PDEBench, if it is one of others.
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -105,15 +109,21 @@ class UserSamples:
         return self.samples[:1] if self.has_shared_coords else self.samples
 
 
-def recognise(samples: UserSamples) -> Problem:
-    """The problem that the samples are of; its shape is that of the largest cloud."""
+def recognise(
+    samples: UserSamples, spreads_of_all: dict[str, list[Spread]] | None = None
+) -> Problem:
+    """The problem that the samples are of; its shape is that of the largest cloud.
+
+    `spreads_of_all` are those of more samples than these, if these are only some.
+    """
+    found = spreads_of_all or samples.spreads
     geometry = geometry_of(samples)
     shape = samples.samples[0].mesh
     if geometry == "cloud":
         shape = (max(prod(sample.mesh) for sample in samples.samples),)
     # A coordinate with a period must not be rescaled.
     coords = () if samples.period else ("coords",)
-    exact = tuple(name for name, found in samples.spreads.items() if needs_float64(found))
+    exact = tuple(name for name, channels in found.items() if needs_float64(channels))
     if samples.time == "rollout" and {"inputs", "outputs"} & set(exact):  # the same fields
         exact = tuple(dict.fromkeys((*exact, "inputs", "outputs")))
     return Problem(
@@ -129,7 +139,7 @@ def recognise(samples: UserSamples) -> Problem:
         num_steps=samples.num_frames,
         normalise=(*coords, "inputs", "outputs"),
         float64=exact,
-        offsets=offsets_of(samples.spreads["outputs"]),
+        offsets=offsets_of(found["outputs"]),
     )
 
 
@@ -142,36 +152,39 @@ def geometry_of(samples: UserSamples) -> Geometry:
     nodes = [sample.coords for sample in samples.on_distinct_meshes]
     if all(map(is_uniform, nodes)):
         return "grid"
-    if dimension == 1:  # points on a line in no order are no mesh
+    if dimension == 1:  # points on a line that are not in order are a cloud
         steps = [np.diff(coords[:, 0]) for coords in nodes]
         if not all((step > 0).all() or (step < 0).all() for step in steps):
             return "cloud"
     return "mesh"
 
 
-def dataset_of(
-    samples: UserSamples, problem: Problem, indices: Sequence[int], what: str
-) -> Dataset:
-    """The dataset of some samples; clouds of different sizes are padded and get a mask."""
+def dataset_of(samples: UserSamples, problem: Problem, indices: Sequence[int]) -> Dataset:
+    """The dataset of some samples; clouds of different sizes are padded and get a mask.
+
+    Their values are those that `cato.user_data.inspect` has looked at, and are not checked again.
+    """
     chosen, mask = [samples.samples[i] for i in indices], None
     if problem.geometry == "cloud":
         sizes = np.array([prod(sample.mesh) for sample in chosen])
         if (sizes < problem.num_nodes).any():
             mask = np.arange(problem.num_nodes) < sizes[:, None]
         chosen = [s.mapped(partial(_padded, s.mesh, problem.num_nodes)) for s in chosen]
-    coords = chosen[0].coords
-    if not samples.has_shared_coords:
-        coords = _stacked(problem, "coords", [sample.coords for sample in chosen])
     targets = [sample.targets for sample in chosen if sample.targets is not None]
     if len(targets) < len(chosen):
         raise InputError(f"{chosen[0].origin} has no targets")
-    inputs = _stacked(problem, "inputs", [sample.inputs for sample in chosen])
-    truth = _stacked(problem, "targets", targets)
-    return Dataset.from_arrays(problem, coords, inputs, truth, mask=mask, what=what)
-
-
-def _stacked(problem: Problem, name: str, arrays: list[np.ndarray]) -> np.ndarray:
-    return np.stack(arrays, dtype=array_type(problem, name), casting="same_kind")
+    parts = {
+        "coords": [sample.coords for sample in chosen[: 1 if samples.has_shared_coords else None]],
+        "inputs": [sample.inputs for sample in chosen],
+        "targets": targets,
+    }
+    arrays = {
+        name: np.stack(part, dtype=array_type(problem, name), casting="same_kind")
+        for name, part in parts.items()
+    }
+    if samples.has_shared_coords:
+        arrays["coords"] = arrays["coords"][0]
+    return Dataset.from_checked(problem, arrays, mask)
 
 
 def _padded(mesh: tuple[int, ...], num_nodes: int, array: np.ndarray) -> np.ndarray:
@@ -209,7 +222,11 @@ def assemble(path: Path, datasets: "list[xarray.Dataset]", naming: Naming) -> Us
     if len(datasets) > 1 and all(np.array_equal(sample.coords, nodes) for sample in samples):
         samples = [replace(sample, coords=nodes) for sample in samples]
     num_frames = 1 if time == "steady" or targets is None else len(targets)
-    return UserSamples(path, samples, inputs, outputs, time, num_frames)
+    notes = dict.fromkeys(note for dataset in datasets for note in dataset.attrs["notes"])
+    layout = first.attrs.get("layout", "")
+    return UserSamples(
+        path, samples, inputs, outputs, time, num_frames, notes=tuple(notes), layout=layout
+    )
 
 
 def _samples(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Iterator[UserSample]:
@@ -222,11 +239,16 @@ def _samples(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> I
     for i in range(len(inputs)):
         origin = dataset.attrs["origin"]
         if SAMPLE in dataset.dims:
-            origin += f", sample {i}" + (f" of {split}" if split else "")
+            origin += f", sample {dataset.attrs.get('first', 0) + i}" + (
+                f" of {split}" if split else ""
+            )
         nodes = coords[i] if SAMPLE in dataset["coords"].dims else coords
         truth = None if targets is None else targets[i]
         word = str(dataset["split"].values[i]) if "split" in dataset else split
-        sample = UserSample(origin, nodes, inputs[i], truth, split=word)
+        alone = SAMPLE not in dataset.dims
+        sample = UserSample(
+            origin, nodes, inputs[i], truth, None, word, Path(dataset.attrs["origin"]), alone
+        )
         if "mask" in dataset:  # without the padding of a cloud
             keep = dataset["mask"].values[i]
             sample = replace(sample.mapped(partial(np.compress, keep, axis=-2)), keep=keep)
@@ -251,6 +273,11 @@ def _field(dataset: "xarray.Dataset", name: Name) -> "xarray.DataArray":
         if TIME not in field.dims:
             raise InputError(f"{origin}: field {name} has no frames; its shape is {field.shape}")
         field = field.isel(time=slice(*name.frames))
+    if name.frame is not None:
+        num_frames = field.sizes.get(TIME, 0)
+        if not -num_frames <= name.frame < num_frames:
+            raise InputError(f"{origin}: there is no {name}; the field has {num_frames} frames")
+        field = field.isel(time=name.frame)
     if CHANNEL not in field.coords:
         word, count = DEFAULT_NAMES.get(name.field, name.field), field.sizes[CHANNEL]
         words = [word] if count == 1 else [f"{word}_{i + 1}" for i in range(count)]

@@ -1,6 +1,7 @@
 """Writing predictions in the format that the samples came in."""
 
-from collections.abc import Mapping, Sequence
+import shutil
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,13 +10,16 @@ import numpy as np
 from cato.errors import InputError
 from cato.files import atomic_folder, atomic_write
 from cato.sandbox import parse
-from cato.user_data import netcdf, vtk
+from cato.user_data import meshes, netcdf, tables
 from cato.user_data.arrays import ARRAYS, save_arrays
 from cato.user_data.axes import CHANNEL, SAMPLE, TIME, mesh_dims
+from cato.user_data.hdf5_copy import copy_layout
+from cato.user_data.mesh_write import copy_mesh
 from cato.user_data.naming import Naming
+from cato.user_data.parts import CASE, format_of, is_entry, parts_of
 from cato.user_data.periodic import with_repeated_lines
 from cato.user_data.read import files_of
-from cato.user_data.readers import SUFFIXES, imports_of
+from cato.user_data.readers import SUFFIXES, imports_of, suffix_of
 from cato.user_data.samples import UserSample, UserSamples
 
 if TYPE_CHECKING:
@@ -27,83 +31,112 @@ Fields = Mapping[str, Sequence[np.ndarray]]
 
 def default_target(source: Path) -> Path:
     """Next to the source: plate-predicted.h5 for plate.h5, plates-predicted for a folder."""
-    if source.is_dir():  # its name may have a dot without a suffix
+    suffix = suffix_of(source) if is_entry(source) else ""
+    if suffix == CASE:
+        source = source if source.is_dir() else source.parent
+    if suffix in ("", CASE):  # the name of a folder may have a dot without a suffix
         return source.with_name(f"{source.name}-predicted")
-    return source.with_name(f"{source.stem}-predicted{source.suffix}")
+    return source.with_name(f"{source.stem}-predicted{_written_as(suffix)}")
 
 
 def require_writable(source: Path, target: Path, num_frames: int) -> None:
     """Raise, before anything is computed, if the predictions cannot be written."""
     if target.exists():
         raise InputError(f"{target} exists and is not overwritten; choose another name")
-    is_vtk = files_of(source)[0].suffix.lower() in vtk.SUFFIXES
-    if is_vtk and num_frames > 1:
+    given, other = suffix_of(files_of(source)[0]), target.suffix.lower()
+    if given in (*meshes.VTK, ".vtm") and num_frames > 1:
         raise InputError(
             f"{source}: a VTK file holds one frame, but the model predicts {num_frames}; "
-            f"give the samples as .h5, .npz, .mat or .nc"
+            f"give the samples as .pvd, .h5, .npz, .mat or .nc"
         )
-    if source.is_dir():
-        if target.suffix.lower() in SUFFIXES:
+    if not is_entry(source):
+        if other in SUFFIXES:
             raise InputError(f"{source} is a folder, and so will be its predictions; got {target}")
         return
-    given, other = source.suffix.lower(), target.suffix.lower()
-    if given != other and not (given in ARRAYS and other in ARRAYS):
-        allowed = ", ".join(ARRAYS) if given in ARRAYS else given
-        raise InputError(f"{target} should end in {allowed}, the format of {source}")
+    allowed = ARRAYS if given in ARRAYS else (_written_as(given),)
+    if given != CASE and other not in allowed:
+        raise InputError(f"{target} should end in {', '.join(allowed)}, the format of {source}")
 
 
 def write_predictions(target: Path, naming: Naming, samples: UserSamples, fields: Fields) -> None:
     """Write fields of all samples; if it is interrupted, nothing is left at `target`."""
     source = samples.path
-    if source.is_dir():
-        _write_folder(source, target, naming, samples, fields)
+    if is_entry(source):
+        dataset = as_dataset(naming, samples, fields, range(len(samples)))
+        _write_file(source, target, naming, dataset, samples.layout)
         return
-    dataset = _dataset(naming, samples, fields, slice(None))
-    is_single = source.suffix.lower() in vtk.SUFFIXES
-    _write_file(source, target, naming, dataset.isel(sample=0) if is_single else dataset)
-
-
-def _write_folder(
-    source: Path, target: Path, naming: Naming, samples: UserSamples, fields: Fields
-) -> None:
-    """Write one file per sample, under a temporary name until all are there."""
     with atomic_folder(target) as temporary:
         try:
-            for i, file in enumerate(files_of(source)):
-                dataset = _dataset(naming, samples, fields, slice(i, i + 1)).isel(sample=0)
-                _write_file(file, temporary / file.relative_to(source), naming, dataset)
+            for file in files_of(source):
+                chosen = [i for i, sample in enumerate(samples.samples) if sample.file == file]
+                relative = file.relative_to(source)
+                name = file.name if file.is_dir() else file.stem + _written_as(suffix_of(file))
+                dataset = as_dataset(naming, samples, fields, chosen)
+                place = temporary / relative.parent / name
+                _write_file(file, place, naming, dataset, samples.layout)
         except InputError as error:  # name the final file, not the temporary one
             raise InputError(str(error).replace(str(temporary), str(target))) from None
 
 
-def _write_file(source: Path, target: Path, naming: Naming, dataset: "xarray.Dataset") -> None:
-    """Write a copy of the source with more fields; for array files, only nodes and fields."""
-    copiers = dict.fromkeys(vtk.SUFFIXES, vtk.copy_vtk)
-    copiers |= dict.fromkeys(netcdf.SUFFIXES, netcdf.copy_netcdf)
-    if copy := copiers.get(source.suffix.lower()):
+def _written_as(suffix: str) -> str:
+    """The format of predictions for data of a format: its own where there is a writer."""
+    return ".pvd" if suffix in (*meshes.EXODUS, ".cgns") else suffix
+
+
+def _write_file(
+    source: Path, target: Path, naming: Naming, dataset: "xarray.Dataset", layout: str
+) -> None:
+    """Write a copy of the source with more fields; for plain arrays, only nodes and fields."""
+    copiers: dict[str, Callable[..., dict[str, np.ndarray]]]
+    copiers = dict.fromkeys((".h5", ".hdf5"), copy_layout) if layout else {}
+    copiers |= dict.fromkeys(meshes.SUFFIXES, copy_mesh)
+    copiers |= dict.fromkeys(tables.SUFFIXES, tables.copy_table)
+    copiers |= {**dict.fromkeys(netcdf.SUFFIXES, netcdf.copy_netcdf), netcdf.ZARR: netcdf.copy_zarr}
+    if copy := copiers.get(suffix_of(source)):
         fields = dataset.drop_vars(["coords", "mask"], errors="ignore")
         # The source is parsed in the child process, the copy written here.
-        (content,) = parse(copy, [source], naming, fields, imports=imports_of(source))
-        with atomic_write(target) as temporary:
-            temporary.write_bytes(content)
+        imports, parts = imports_of(source), parts_of(source)
+        (files,) = parse(copy, [source], naming, fields, target.name, imports=imports, parts=parts)
+        _write_all(target, files, source if format_of(source) == CASE else None)
     else:
         save_arrays(target, {str(name): array.values for name, array in dataset.items()})
 
 
-def _dataset(
-    naming: Naming, samples: UserSamples, fields: Fields, chosen: slice
+def _write_all(target: Path, files: Mapping[str, np.ndarray], case: Path | None) -> None:
+    """Write files next to a target, folders before the file that lists their content."""
+    folders: dict[str, list[str]] = {}
+    for name in files:
+        folders.setdefault(Path(name).parts[0] if "/" in name else "", []).append(name)
+    for folder, names in sorted(folders.items(), reverse=True):
+        if not folder:
+            for name in names:
+                with atomic_write(target.parent / name) as temporary:
+                    temporary.write_bytes(files[name].data)
+            continue
+        with atomic_folder(target.parent / folder) as temporary:
+            if case is not None:
+                root = case if case.is_dir() else case.parent
+                shutil.copytree(root, temporary, dirs_exist_ok=True)
+            for name in names:
+                path = temporary / Path(name).relative_to(folder)
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_bytes(files[name].data)
+
+
+def as_dataset(
+    naming: Naming, samples: UserSamples, fields: Fields, chosen: Sequence[int]
 ) -> "xarray.Dataset":
-    """Fields of some samples with named dimensions, at all nodes that the file has."""
+    """Fields of the samples of a file with named dimensions, at all nodes that the file has."""
     import xarray
 
-    some = samples.samples[chosen]
+    some = [samples.samples[i] for i in chosen]
     mesh = mesh_dims(len(some[0].mesh))
     share_nodes = samples.has_shared_coords and some[0].keep is None
     nodes = [_at_all_nodes(samples, s, s.coords) for s in (some[:1] if share_nodes else some)]
     dims = (SAMPLE, *mesh, f"{CHANNEL}_coords")
     variables = {"coords": (dims[1:], nodes[0]) if share_nodes else (dims, np.stack(nodes))}
     for name, arrays in fields.items():
-        pairs = zip(some, arrays[chosen], strict=True)
+        pairs = zip(some, (arrays[i] for i in chosen), strict=True)
         values = np.stack([_at_all_nodes(samples, s, np.asarray(a)) for s, a in pairs])
         time = (f"{TIME}_{name}",)[: values.ndim - len(mesh) - 2 > 0]
         dims = (SAMPLE, *time, *mesh, f"{CHANNEL}_{name}")[: values.ndim]
@@ -113,7 +146,8 @@ def _dataset(
     if some[0].keep is not None:
         masks = [sample.keep for sample in some if sample.keep is not None]
         variables["mask"] = ((SAMPLE, *mesh), np.stack(masks))
-    return xarray.Dataset(variables)
+    dataset = xarray.Dataset(variables)
+    return dataset.isel(sample=0) if some[0].is_alone else dataset
 
 
 def _at_all_nodes(samples: UserSamples, sample: UserSample, array: np.ndarray) -> np.ndarray:

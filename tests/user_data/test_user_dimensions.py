@@ -13,7 +13,7 @@ from cato.data.formats import new_hdf5
 from cato.errors import InputError
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import read_samples
-from cato.user_data.readers import READERS
+from cato.user_data.readers import read_file
 
 S, T, H, W = 3, 2, 4, 5
 X, Y = np.linspace(0, 1, H) ** 2, np.linspace(0, 2, W)
@@ -51,7 +51,7 @@ def test_files_of_many_samples(write, arrays, tmp_path):
     path = tmp_path / f"data.{write.__name__.removeprefix('write_')}"
     write(path, arrays)
     naming = Naming.parse("x,y", "speed,k,u[:1]", "u[1:]")
-    (dataset,) = READERS[path.suffix](path, ReadRequest(naming), True)
+    (dataset,) = read_file(path, ReadRequest(naming), True)
     order = ("sample", "time_u", "axis_0", "axis_1", "channel_u")
     assert dict(dataset["u"].sizes) == dict(zip(order, (S, T, H, W, 1), strict=True))
     np.testing.assert_array_equal(dataset["u"].transpose(*order).values[..., 0], arrays["u"])
@@ -73,7 +73,7 @@ def test_vtk_files_are_one_sample(tmp_path):
     image.field_data["speed"] = [2.0]
     image.save(tmp_path / "0.vti")
     naming = Naming.parse("", "speed", "U")
-    (dataset,) = READERS[".vti"](tmp_path / "0.vti", ReadRequest(naming), True)
+    (dataset,) = read_file(tmp_path / "0.vti", ReadRequest(naming), True)
     assert dict(dataset["U"].sizes) == {"axis_0": H, "axis_1": W, "channel_U": 3}
     assert dict(dataset["speed"].sizes) == {"channel_speed": 1}
     x, y, _ = dataset["U"].transpose("channel_U", "axis_0", "axis_1").values
@@ -84,7 +84,7 @@ def test_vtk_files_are_one_sample(tmp_path):
 def test_channels_carry_their_names(tmp_path):
     arrays = {"coords": np.random.default_rng(0).random((9, 2)), "targets": np.ones((S, 9, 2))}
     np.savez(tmp_path / "a.npz", **arrays, target_names=["p", "q"])
-    (dataset,) = READERS[".npz"](tmp_path / "a.npz", ReadRequest(Naming()), True)
+    (dataset,) = read_file(tmp_path / "a.npz", ReadRequest(Naming()), True)
     assert dataset["channel_targets"].values.tolist() == ["p", "q"]
 
 

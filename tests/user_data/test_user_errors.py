@@ -44,7 +44,10 @@ def refused(path, naming=None):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"coords": None}, ["data.npz", "no coordinates", "--coords"]),
+        (
+            {"coords": None, "inputs": np.ones((S, 9, 9, 1))},
+            ["data.npz", "no coordinates", "no common grid", "--coords"],
+        ),
         ({"targets": None}, ["data.npz", "no field 'targets'", "inputs (12, 4, 5, 1)"]),
         ({"inputs": np.ones((S, 3, 5, 1))}, ["'inputs'", "(12, 3, 5, 1)", "(12, 4, 5)"]),
         ({"inputs": np.ones((S - 1, H, W, 1))}, ["'inputs'", "(11, 4, 5, 1)"]),
@@ -129,8 +132,8 @@ def test_damaged_bytes(ending, tmp_path):
 def test_paths(tmp_path):
     with pytest.raises(InputError, match="does not exist"):
         read_samples(tmp_path / "no.h5", ReadRequest(Naming()))
-    (tmp_path / "data.csv").write_text("1,2")
-    assert "unknown format" in refused(tmp_path / "data.csv")
+    (tmp_path / "data.txt").write_text("1,2")
+    assert "unknown format" in refused(tmp_path / "data.txt")
     (tmp_path / "empty").mkdir()
     assert "holds no file that ends in" in refused(tmp_path / "empty")
     mixed = tmp_path / "mixed"
@@ -168,13 +171,11 @@ def test_a_sample_that_differs_is_named(tmp_path):
 
 def test_vtk_fields(tmp_path):
     mesh = pyvista.ImageData(dimensions=(4, 4, 1))
-    mesh.cell_data["p"] = np.ones(9)
     mesh.point_data["k"] = np.ones(16)
     mesh.save(tmp_path / "0.vti")
-    message = refused(tmp_path, Naming.parse("", "k", "p"))
-    assert "0.vti" in message
-    assert "Cell Data to Point Data" in message
-    assert "no point data 'q', only k" in refused(tmp_path, Naming.parse("", "k", "q"))
+    message = refused(tmp_path, Naming.parse("", "k", "q"))
+    assert "0.vti has no field 'q', only k" in message
+    assert "--targets" in message
 
 
 def test_netcdf_dimensions(tmp_path):

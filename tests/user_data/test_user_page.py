@@ -64,5 +64,6 @@ def test_worked_example(title, tmp_path, monkeypatch):
 def test_the_python_way(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     run_block(*EXAMPLES["A grid"][0])
-    run_block(*EXAMPLES["In Python"][0])
-    assert 0 < float(capsys.readouterr().out.split()[-1]) < 2
+    for block in EXAMPLES["In Python"]:
+        run_block(*block)
+        assert 0 < float(capsys.readouterr().out.split()[-1]) < 2

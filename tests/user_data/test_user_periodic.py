@@ -59,7 +59,7 @@ def found(samples):
 
 def targets_gradient(samples):
     problem = recognise(samples)
-    data = dataset_of(samples, problem, range(len(samples)), "test")
+    data = dataset_of(samples, problem, range(len(samples)))
     metric = inverse_metric(data.coords, problem.shape, problem.periodic, problem.period)
     values = gradient(data.targets, metric, problem.shape, problem.periodic)
     return values.unflatten(1, problem.shape)[:, :, :, 0].numpy()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import cato
 from cato.cli import main
 from cato.errors import InputError
-from cato.inference.evaluate import evaluate, require_finite, train_mean
+from cato.inference.evaluate import Solved, evaluate, require_finite, train_mean
 from cato.runs.settings import build_settings
 from cato.surrogate import NotFinite
 from cato.training.loop import Training, new_model, prepare
@@ -100,6 +100,16 @@ def test_ordinary_data_are_float32_without_offsets(tmp_path):
     # Constant channels have no variation to lose.
     constant = write(tmp_path / "constant.npz", inputs=np.full((S, *MESH, 1), 1e7))
     assert recognise(read_samples(constant, ReadRequest(Naming()))).float64 == ()
+
+
+def test_a_sample_without_variation_around_the_offset_is_refused(tmp_path):
+    """Errors are relative to the variation, which it does not have."""
+    targets = np.empty_like(arrays()["targets"])
+    targets[0] = 1e6
+    targets[1:] = 1e6 + 2.0**-10 * np.resize([-1.0, 1.0], targets[1:].shape)
+    path = write(tmp_path / "data.npz", targets=targets)
+    with pytest.raises(InputError, match=r"sample 0: the targets are the mean \[1000000.0\]"):
+        open_user_data(path, Naming())
 
 
 @pytest.mark.parametrize(
@@ -190,8 +200,9 @@ def test_an_evaluation_that_overflows_names_split_and_sample(offset_run):
     surrogate, (_, splits) = cato.load(run.folder), run.config.data.open_file()
     solutions = torch.zeros_like(splits.test.targets)
     solutions[1, 3] = torch.inf
+    some = slice(None)
     with pytest.raises(InputError, match=r"test split: the prediction for sample 1 is not finite"):
-        require_finite(surrogate, splits.test, solutions, "test")
+        require_finite(surrogate, Solved(splits.test.batch(some), solutions[some], 0.0, 0), "test")
 
 
 def test_bfloat16_is_refused_where_float64_is_needed(tmp_path):

@@ -48,7 +48,7 @@ def test_what_is_recognised_as_a_grid_is_accepted_as_one(tmp_path):
     samples = samples_of(tmp_path, coords=coords, inputs=ones, targets=ones)
     problem = recognise(samples)
     assert problem.geometry == "grid"
-    assert len(dataset_of(samples, problem, [0, 1], "test")) == 2
+    assert len(dataset_of(samples, problem, [0, 1])) == 2
 
 
 @pytest.mark.parametrize("mesh", [(4, 5), (3, 4, 5), (7,)])
@@ -64,7 +64,7 @@ def test_geometry_of_arrays(mesh, own, tmp_path):
         problem = recognise(samples)
         assert (problem.geometry, problem.shape) == (geometry, mesh)
         assert samples.has_shared_coords == (not own)
-        data = dataset_of(samples, problem, [1, 0], "test")
+        data = dataset_of(samples, problem, [1, 0])
         back = data.arrays("inputs", "targets", "coords")
         np.testing.assert_allclose(back["targets"], fields["targets"][::-1], rtol=1e-6)
         np.testing.assert_allclose(back["coords"], nodes[::-1] if own else nodes, rtol=1e-6)
@@ -159,7 +159,7 @@ def test_padded_clouds_are_cut_and_padded_again(tmp_path):
     targets[~mask], coords[~mask] = np.nan, np.nan  # padding may be anything
     samples = samples_of(tmp_path, coords=coords, targets=targets, mask=mask)
     assert [sample.mesh for sample in samples.samples] == [(5,), (9,), (7,)]
-    data = dataset_of(samples, recognise(samples), [0, 1, 2], "test")
+    data = dataset_of(samples, recognise(samples), [0, 1, 2])
     assert (data.mask.numpy() == mask).all()
     np.testing.assert_allclose(data.targets.numpy()[mask], targets[mask], rtol=1e-6)
 

@@ -9,9 +9,10 @@ import pyvista
 import xarray
 
 from cato.errors import InputError
-from cato.user_data import vtk
 from cato.user_data.arrays import save_arrays
 from cato.user_data.axes import mesh_dims
+from cato.user_data.mesh_write import copy_mesh
+from cato.user_data.meshes import VTK
 from cato.user_data.naming import Naming
 from cato.user_data.write import default_target, require_writable
 
@@ -29,7 +30,7 @@ def test_names_of_folders_may_have_dots(tmp_path):
             require_writable(folder, tmp_path / name, num_frames=1)
 
 
-@pytest.mark.parametrize("ending", vtk.SUFFIXES)
+@pytest.mark.parametrize("ending", VTK)
 def test_copies_of_vtk_files_keep_everything(ending, tmp_path):
     image = pyvista.ImageData(dimensions=(5, 4, 3), spacing=(0.1, 0.2, 0.3))
     image["p"] = np.random.default_rng(0).random(60)
@@ -46,8 +47,8 @@ def test_copies_of_vtk_files_keep_everything(ending, tmp_path):
     values = np.arange(120.0).reshape(*mesh, 2)
     dims = (*mesh_dims(len(mesh)), "channel_U")
     fields = xarray.Dataset({"U": (dims, values)})
-    copy = vtk.copy_vtk(tmp_path / f"0{ending}", Naming(), fields)
-    (tmp_path / f"1{ending}").write_bytes(copy)
+    ((name, copy),) = copy_mesh(tmp_path / f"0{ending}", Naming(), fields, f"1{ending}").items()
+    (tmp_path / name).write_bytes(copy)
     before, after = (pyvista.read(tmp_path / f"{i}{ending}") for i in (0, 1))
     expected = values.transpose(*reversed(range(len(mesh))), len(mesh)).reshape(60, 2)
     np.testing.assert_array_equal(after["U"], expected)

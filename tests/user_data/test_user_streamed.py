@@ -1,0 +1,207 @@
+"""A user's HDF5 file that is streamed holds what it holds when it is read into memory."""
+
+import json
+import tracemalloc
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pytest
+import torch
+
+import cato
+from cato.data import streamed as pieces
+from cato.data.streamed import Streamed
+from cato.errors import InputError
+from cato.inference.predict import predict_file
+from cato.runs.folder import open_run
+from cato.user_data import streamed as module
+from cato.user_data.naming import Naming, ReadRequest
+from cato.user_data.read import open_user_data, read_samples
+from cato.user_data.streamed import StreamedSamples
+
+S, H, W = 23, 6, 5
+
+
+@pytest.fixture(autouse=True)
+def small_windows(monkeypatch):
+    """A few pieces to a split, and two or three windows to a file."""
+    monkeypatch.setattr(module, "WINDOW_BYTES", 6000)
+    monkeypatch.setattr(pieces, "PIECE_BYTES", 3000)
+    monkeypatch.setattr(pieces, "BLOCK_BYTES", 6000)
+
+
+def grid(names: str = "xy"):
+    axes = (np.linspace(0, 1, n) for n in (H, W))
+    return np.stack(np.meshgrid(*axes, indexing="ij"), -1)
+
+
+def arrays(**more: np.ndarray) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    inputs = rng.random((S, H, W, 2)).astype(np.float32)
+    targets = (1 + inputs[..., :1] * 2).astype(np.float32)
+    return {"coords": grid(), "inputs": inputs, "targets": targets} | more
+
+
+def write(path: Path, values: dict[str, np.ndarray], is_chunked: bool = False) -> Path:
+    with h5py.File(path, "w") as file:
+        for name, array in values.items():
+            chunks = (3, *array.shape[1:]) if is_chunked and len(array) == S else None
+            file.create_dataset(name, data=array, chunks=chunks)
+    return path
+
+
+def own_meshes() -> np.ndarray:
+    bend = 0.1 * np.random.default_rng(1).random((S, 1, 1, 1))
+    return grid() + bend * np.sin(3 * grid())[None, ..., ::-1]
+
+
+def clouds() -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(2)
+    mask = np.arange(9) < rng.integers(4, 10, (S, 1))
+    values = {"coords": (9, 2), "inputs": (9, 1), "targets": (9, 1)}
+    return {name: rng.random((S, *shape)) for name, shape in values.items()} | {"mask": mask}
+
+
+def in_time() -> dict[str, np.ndarray]:
+    u = 1 + np.random.default_rng(3).random((S, 6, H, W))
+    return {"x": np.linspace(0, 1, H), "y": np.linspace(0, 1, W), "u": u}
+
+
+def offset() -> dict[str, np.ndarray]:
+    return arrays(targets=1e6 + 1e-3 * arrays()["targets"].astype(np.float64))
+
+
+def by_groups() -> dict[str, np.ndarray]:
+    whole, cuts = arrays(), {"train": slice(15), "validation": slice(15, 19), "test": slice(19, 23)}
+    found = {f"{g}/{n}": whole[n][cut] for g, cut in cuts.items() for n in ("inputs", "targets")}
+    return found | {"coords": grid()}
+
+
+def components() -> dict[str, np.ndarray]:
+    nodes = own_meshes()
+    values = arrays()
+    return {"x": nodes[..., 0], "y": nodes[..., 1], "k": values["inputs"], "p": values["targets"]}
+
+
+NAMED = Naming.parse("x,y", "k", "p")
+CASES = {
+    "a grid": (arrays, Naming()),
+    "a split": (lambda: arrays(split=np.arange(S) % 3), Naming()),
+    "own meshes": (lambda: arrays(coords=own_meshes()), Naming()),
+    "scalars": (lambda: arrays(scalars=np.random.default_rng(5).random((S, 2))), Naming()),
+    "clouds with a mask": (clouds, Naming()),
+    "frames": (in_time, Naming.parse("x,y", "u[:2]", "u[2:]")),
+    "an offset": (offset, Naming()),
+    "groups": (by_groups, Naming()),
+    "components": (components, NAMED),
+    "a periodic axis": (
+        lambda: arrays(coords=np.stack((grid()[..., 0], grid()[..., 1]), -1)),
+        Naming(periodic=(0,)),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_problem_splits_and_samples_are_those_in_memory(tmp_path, case):
+    values, naming = CASES[case]
+    path = write(tmp_path / "data.h5", values(), is_chunked=case != "components")
+    fingerprint, memory = open_user_data(path, naming)
+    other, streamed = open_user_data(path, naming, streamed=True)
+    assert fingerprint == other
+    found, expected = streamed.problem.to_dict(), memory.problem.to_dict()
+    assert found.pop("offsets") == pytest.approx(expected.pop("offsets"), rel=1e-12)
+    assert found == expected
+    for name, data in memory.datasets.items():
+        mine = streamed.datasets[name]
+        assert isinstance(mine, Streamed)
+        assert len(mine) == len(data)
+        batches = (data.batch(slice(None)), mine.batch(slice(None)))
+        for one, two in zip(*batches, strict=True):
+            assert (one is None) == (two is None) or (one if two is None else two).all()
+            if one is not None and two is not None:
+                assert torch.equal(one, two)
+                assert one.dtype == two.dtype
+
+
+def test_origins_have_the_numbers_of_the_file(tmp_path):
+    values = arrays()
+    values["inputs"][17, 2, 3, 1] = np.nan
+    path = write(tmp_path / "nan.h5", values)
+    with pytest.raises(
+        InputError, match=r"nan.h5, sample 17: input input_2 has values that are NaN"
+    ):
+        open_user_data(path, Naming(), streamed=True)
+
+
+def test_other_formats_are_refused(tmp_path):
+    np.savez(tmp_path / "data.npz", **arrays())
+    with pytest.raises(InputError, match=r"data.npz cannot be streamed.*--data.streamed no"):
+        open_user_data(tmp_path / "data.npz", Naming(), streamed=True)
+
+
+def test_a_file_that_changes_is_named(tmp_path):
+    path = write(tmp_path / "data.h5", arrays())
+    streamed = open_user_data(path, Naming(), streamed=True)[1]
+    streamed.train.batch([0])
+    write(path, arrays())
+    with pytest.raises(InputError, match=r"data.h5 has changed while it was used; restore it"):
+        list(streamed.train.batches(2))
+
+
+def test_training_predicting_and_evaluating_need_no_memory_for_all(tmp_path, monkeypatch):
+    path = write(tmp_path / "data.h5", arrays())
+    run = cato.train(
+        path,
+        "smoke",
+        out=tmp_path / "run",
+        model="fno",
+        data_settings={"streamed": "yes"},
+        train_settings={"steps": 3, "accelerator": "cpu"},
+    )
+    assert open_run(run.folder).config.data.streamed == "yes"
+    assert cato.evaluate(run.folder)["num_samples"] == 2
+    figures = predict_file(open_run(run.folder), path)
+    monkeypatch.setattr(type(run.config.data), "is_streamed", lambda self, size: False)
+    expected = predict_file(open_run(run.folder), path, tmp_path / "memory.h5")
+    for name in figures.keys() - {"path", "seconds_per_sample"}:
+        assert json.dumps(figures[name]) == json.dumps(expected[name])
+    with h5py.File(figures["path"]) as one, h5py.File(tmp_path / "memory.h5") as two:
+        assert one.keys() == two.keys()
+        for name, array in two.items():
+            assert np.array_equal(one[name][()], array[()], equal_nan=True)
+            assert one[name].dtype == array.dtype
+
+
+def test_a_window_takes_the_memory_of_its_samples(tmp_path):
+    """The file is 40 times larger than a window."""
+    rng = np.random.default_rng(0)
+    with h5py.File(tmp_path / "large.h5", "w") as file:
+        file["coords"] = np.stack(np.meshgrid(*2 * [np.linspace(0, 1, 64)], indexing="ij"), -1)
+        for name in ("inputs", "targets"):
+            file.create_dataset(name, (400, 64, 64, 4), np.float32)
+            for k in range(400):
+                file[name][k] = rng.random((64, 64, 4), np.float32)
+    num_bytes = (tmp_path / "large.h5").stat().st_size
+    samples = StreamedSamples(tmp_path / "large.h5", ReadRequest(Naming()), "")
+    samples.window(0, 1)  # imports
+    tracemalloc.start()
+    total = sum(float(window.samples[0].inputs[0, 0, 0]) for window in _windows_of(samples, 10))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total > 0
+    assert peak < num_bytes / 10
+
+
+def _windows_of(samples, size):
+    for first in range(0, len(samples), size):
+        yield samples.window(first, first + size)
+
+
+def test_streamed_samples_are_those_of_the_reader(tmp_path):
+    path = write(tmp_path / "data.h5", by_groups())
+    request = ReadRequest(Naming())
+    streamed, whole = StreamedSamples(path, request, ""), read_samples(path, request)
+    found = [sample for window in streamed.windows() for sample in window.samples]
+    assert [s.origin for s in found] == [s.origin for s in whole.samples]
+    assert [s.split for s in found] == [s.split for s in whole.samples]
