@@ -7,19 +7,22 @@ Per head, with the coordinates x appended to the channels of q, k and v,
 and a layer is h ← h + W z, h ← h + FFN(h), without softmax and without any other norm. W_Q, W_K and
 W_V start as 0.01 times the identity plus a Xavier-uniform matrix of gain 0.01.
 
-Grids and meshes: a convolutional scaler interpolates the inputs onto a mesh that is `downscale`
-times coarser, where the layers act; another brings the result back; two Fourier layers and an MLP,
-which also see the coordinates, read it out. Clouds: an MLP lifts, an MLP reads out.
+Grids and meshes: convolutions with linear interpolations between them bring the inputs onto a mesh
+that is `downscale` times coarser, where the layers act; a convolution between two interpolations
+brings the result back; two Fourier layers and an MLP, which also see the coordinates, read it out.
+Clouds: an MLP lifts, an MLP reads out. The outputs on meshes for given weights are those of the
+authors' Darcy network.
 
-Deviations: each scaler has two convolutions with SiLU and one linear interpolation along every
-axis, which closes over the seam of periodic ones; the coordinates are inputs too, since some
-problems have no other, and are scaled to the unit box of their sample wherever they appear, since
-products of far-away positions would drown everything; the Fourier layers see zeros past the end of
-axes that are not periodic; no dropout; zero Dirichlet values are learnt and not imposed.
+Deviations: the coordinates are inputs too, since some problems have no other, and are scaled to the
+unit box of their sample wherever they appear, since products of far-away positions would drown
+everything; convolutions and interpolations close over the seam of periodic axes; no dropout, also
+not the one half that the authors' code drops of KᵀV, in evaluation as well; zero Dirichlet values
+are learnt and not imposed.
 """
 
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import ClassVar
 
 import torch
@@ -29,16 +32,16 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.config import Count
+from cato.errors import InputError
 from cato.models.contract import Nodes
 from cato.models.layers.attention import check_heads, galerkin_attention
-from cato.models.layers.frames import MeshFrame, PointConfig, PointOperator
-from cato.models.layers.mesh import Stencil, ceil_divide, larger
+from cato.models.layers.frames import PointConfig, PointOperator
+from cato.models.layers.mesh import Stencil, ceil_divide, larger, share_of
 from cato.models.layers.nodewise import MLP, ChannelLinear, Linear, time_embedding, unit_box
 from cato.models.layers.spectral import FourierLayer
-from cato.models.shapes import Coords, Grid, Heads, Mask, Periodic, Points, Shape, Signal
+from cato.models.shapes import Coords, Grid, Heads, Mask, Periodic, Points, Shape
 from cato.problem import Problem
 
-_PADDING = 0.1  # Zeros that the Fourier layers see after the end of an axis, in units of its nodes.
 _EPSILON = 1e-7  # Added to variances: the small initial weights make keys and values small too.
 
 
@@ -125,20 +128,42 @@ class GalerkinLayer(nn.Module):
         return h + self.mlp(h)
 
 
-class Scaler(nn.Module):
-    """A convolution, an interpolation onto another mesh, and a residual convolution there."""
+class Downscaler(nn.Module):
+    """A convolution, an interpolation, three convolutions in a row of which all results are kept,
+    and an interpolation onto the coarse mesh."""
 
     def __init__(self, num_in: int, width: int, periodic: Periodic) -> None:
         super().__init__()
         self.periodic = periodic
-        self.first = Stencil(num_in, width, periodic)
-        self.second = Stencil(width, width, periodic)
+        third = width // 3
+        self.first = Stencil(num_in, width, periodic, bias=False)
+        widths = (width, third, third, width - 2 * third)
+        self.others = nn.ModuleList(
+            Stencil(*pair, periodic, bias=False) for pair in pairwise(widths)
+        )
 
     def forward(
-        self, h: Float[Tensor, "B C_in H W"], shape: Shape
-    ) -> Float[Tensor, "B C new_H new_W"]:
-        h = interpolate(F.silu(self.first(h)), shape, self.periodic)
-        return h + F.silu(self.second(h))
+        self, h: Float[Tensor, "B C_in H W"], between: Shape, coarse: Shape
+    ) -> Float[Tensor, "B C coarse_H coarse_W"]:
+        h = interpolate(F.relu(self.first(h)), between, self.periodic)
+        parts = []
+        for stencil in self.others:
+            h = F.relu(stencil(h))
+            parts.append(h)
+        return interpolate(torch.cat(parts, dim=1), coarse, self.periodic)
+
+
+class Upscaler(nn.Module):
+    """An interpolation, a convolution and an interpolation onto the fine mesh."""
+
+    def __init__(self, width: int, periodic: Periodic) -> None:
+        super().__init__()
+        self.periodic = periodic
+        self.stencil = Stencil(width, width, periodic, bias=False)
+
+    def forward(self, h: Grid, between: Shape, fine: Shape) -> Float[Tensor, "B C fine_H fine_W"]:
+        h = self.stencil(interpolate(h, between, self.periodic))
+        return interpolate(F.silu(F.silu(h)), fine, self.periodic)
 
 
 class SpectralDecoder(nn.Module):
@@ -149,17 +174,13 @@ class SpectralDecoder(nn.Module):
         width, modes = config.decoder_width, (config.modes, config.modes)
         self.lift = ChannelLinear(config.width + problem.dimension, width)
         self.layers = nn.ModuleList(FourierLayer(width, width, modes) for _ in range(2))
-        self.frame = MeshFrame(problem.periodic, _PADDING)
-        self.out = MLP(width, config.hidden, problem.num_outputs, F.silu)
+        self.out = MLP(width, 4 * width, problem.num_outputs, F.silu)
 
-    def forward(self, h: Signal, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
-        h = self.lift(torch.cat((h, nodes.coords.transpose(1, 2)), dim=1))
-        return self.out(self.frame(h, self.transform, nodes).transpose(1, 2))
-
-    def transform(self, h: Grid) -> Grid:
+    def forward(self, h: Grid, coords: Float[Tensor, "B D H W"]) -> Float[Tensor, "B N C_out"]:
+        h = self.lift(torch.cat((h, coords), dim=1))
         for layer in self.layers:
             h = F.silu(layer(h))
-        return h
+        return self.out(h.flatten(2).mT)
 
 
 class Galerkin(PointOperator, config=GalerkinConfig):
@@ -179,8 +200,10 @@ class Galerkin(PointOperator, config=GalerkinConfig):
             self.lift = MLP(self.num_in, width, width)
             self.decoder = MLP(width + dimension, width, problem.num_outputs)
         else:
-            self.downscaler = Scaler(self.num_in, width, problem.periodic)
-            self.upscaler = Scaler(width, width, problem.periodic)
+            if width < 3:
+                raise InputError(f"width must be at least 3 on grids and meshes; got {width}")
+            self.downscaler = Downscaler(self.num_in, width, problem.periodic)
+            self.upscaler = Upscaler(width, problem.periodic)
             self.spectral_decoder = SpectralDecoder(config, problem)
 
     def positions(self, coords: Coords, mask: Mask) -> Coords:
@@ -189,22 +212,25 @@ class Galerkin(PointOperator, config=GalerkinConfig):
     def initial_state(self, nodes: Nodes) -> Points:
         if self.problem.geometry == "cloud":
             return self.lift(nodes.joined)
-        inputs = nodes.joined.transpose(1, 2).unflatten(2, nodes.shape)
-        return self.downscaler(inputs, self.coarse(nodes.shape)).flatten(2).transpose(1, 2)
+        inputs = nodes.joined.mT.unflatten(2, nodes.shape)
+        return self.downscaler(inputs, *self.coarser(nodes.shape)).flatten(2).mT
 
     def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N_out C_out"]:
         coords, shape = nodes.coords, nodes.shape
         if self.problem.geometry == "cloud":
             h = self.transform(h, coords, nodes.mask)
             return self.decoder(torch.cat((h, coords), dim=-1))
-        coarse, fine = self.coarse(shape), coords.transpose(1, 2).unflatten(2, shape)
-        places = interpolate(fine, coarse, self.problem.periodic).flatten(2).transpose(1, 2)
-        h = self.transform(h, places, None).transpose(1, 2).unflatten(2, coarse)
-        return self.spectral_decoder(self.upscaler(h, shape).flatten(2), nodes)
+        (between, coarse), fine = self.coarser(shape), coords.mT.unflatten(2, shape)
+        places = interpolate(fine, coarse, self.problem.periodic).flatten(2).mT
+        h = self.transform(h, places, None).mT.unflatten(2, coarse)
+        return self.spectral_decoder(self.upscaler(h, between, shape), fine)
 
-    def coarse(self, shape: Shape) -> Shape:
-        """The mesh on which nodes attend."""
-        return tuple(ceil_divide(size, self.config.downscale) for size in shape)
+    def coarser(self, shape: Shape) -> tuple[Shape, Shape]:
+        """A mesh halfway to the one on which nodes attend, and that one."""
+        share = self.config.downscale**-0.5
+        # Even, so that half a turn of a torus remains a shift by nodes.
+        between = tuple(2 * larger(1, share_of(share / 2, size)) for size in shape)
+        return between, tuple(ceil_divide(size, self.config.downscale) for size in shape)
 
     def transform(self, h: Points, coords: Coords, mask: Mask) -> Points:
         for layer in self.layers:

@@ -27,11 +27,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Depth, Positive
+from cato.config import Depth, Ratio
 from cato.models.contract import Nodes
 from cato.models.layers.attention import check_heads, linear_attention
 from cato.models.layers.frames import PointConfig, PointOperator
-from cato.models.layers.nodewise import MLP, Linear, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, hidden_width, time_embedding
 from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 
@@ -41,7 +41,7 @@ class GNOTConfig(PointConfig):
     """Settings of GNOT."""
 
     num_experts: Depth = 3  # Experts of each mixture.
-    mlp_ratio: Positive = 2.0  # Hidden width of an expert and of the gates, in units of the width.
+    mlp_ratio: Ratio = 2.0  # Hidden width of an expert and of the gates, in units of the width.
     mlp_layers: Annotated[int, Ge(0), Le(1000)] = 3  # Hidden layers of the lifts and of the head.
 
 
@@ -112,7 +112,7 @@ class GNOTBlock(nn.Module):
     def __init__(self, config: GNOTConfig, dimension: int) -> None:
         super().__init__()
         width, num_experts = config.width, config.num_experts
-        hidden = round(config.mlp_ratio * width)
+        hidden = hidden_width(width, config.mlp_ratio)
         self.gates = Gates(dimension, hidden, num_experts)
         self.norm_query, self.norm_input = nn.LayerNorm(width), nn.LayerNorm(width)
         self.cross_attention = LinearAttention(width, config.heads)

@@ -9,15 +9,18 @@ the mesh is cut into windows of n = w × w nodes, in which attention has no soft
 
 and blocks are h ← h + A(LN h), h ← h + MLP(LN h). Merging four neighbours (4C → 2C channels) gives
 the next level, on which windows reach twice as far; from there a linear map (2C → 4C) decomposes
-every node onto its four children, to which it is added. A decoder of Fourier layers and an MLP
-reads out the finest level.
+every node onto its four children, to which it is added. A decoder reads out the finest level:
+layers of a spectral convolution and a stencil, then an MLP. The outputs for given weights are those
+of the authors' code before its rewrite, which their repository keeps as its legacy model.
 
 The mesh is padded to a multiple of w times the largest merge: periodic axes are continued by
 themselves, padding of the others is masked and changes no node; n remains w × w.
 
-Deviations: outputs are on the mesh of the inputs, so the embedding has stride 1; the
-authors', with stride 2, also halves the mesh. Linear maps are added to the spectral convolutions,
-as in FNO. The authors' H¹ loss in Fourier space is a matter of training, not part of the model.
+Deviations: outputs are on the mesh of the inputs, so the embedding has stride 1; the authors',
+4 × 4 with stride 2, also halves the mesh. Stencils wrap along periodic axes. The margin of the
+decoder is a fraction of the mesh. There is no stochastic depth, which in the authors' training
+leaves out up to a tenth of the blocks. Zero Dirichlet values are learnt and not imposed. The
+authors' H¹ loss in Fourier space is a matter of training, not part of the model.
 """
 
 from dataclasses import dataclass
@@ -28,17 +31,17 @@ from einops import rearrange
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.config import Count, Depth, Positive
+from cato.config import Count, Depth, Ratio
 from cato.models.contract import Nodes
 from cato.models.layers.attention import TransformerBlock, check_heads
 from cato.models.layers.frames import MeshFrame, PointConfig, PointOperator
 from cato.models.layers.mesh import Stencil, pad_to_multiple
 from cato.models.layers.nodewise import ChannelMLP, Linear, time_embedding
-from cato.models.layers.spectral import FourierLayer
-from cato.models.shapes import Points
+from cato.models.layers.spectral import SpectralConv
+from cato.models.shapes import Grid, Periodic, Points
 from cato.problem import Problem
 
-_MARGIN = 0.1  # Zeros that keep the ends of an axis apart in the Fourier layers, per node of it.
+_MARGIN = 0.1  # Zeros that keep the ends of an axis apart in the decoder, per node of it.
 _READ_OUT = 128  # Hidden width of the last MLP.
 
 Rows = Float[Tensor, "B H W C"]
@@ -50,12 +53,12 @@ class HTNetConfig(PointConfig):
     """Settings of HT-Net."""
 
     width: Count = 32
-    """Channels C of the finest level; every coarser one has twice as many as the one before."""
+    """Channels C of the finest level; each coarser one has twice those of the one before."""
     depth: Depth = 2  # Blocks on each level.
     levels: Depth = 2  # Levels of the hierarchy.
     window: Count = 8  # Nodes w along each side of a window.
-    mlp_ratio: Positive = 2.0  # Hidden width of the blocks' MLPs, in units of the level's width.
-    spectral_layers: Depth = 5  # Fourier layers of the decoder.
+    mlp_ratio: Ratio = 4.0  # Hidden width of the blocks' MLPs, in units of the level's width.
+    spectral_layers: Depth = 5  # Layers of the decoder.
     modes: Count = 12  # Frequencies kept along each axis in the decoder.
 
 
@@ -69,7 +72,7 @@ class WindowAttention(nn.Module):
         check_heads(width, heads)
         self.heads = heads
         self.window = window
-        self.qkv = Linear(width, 3 * width, bias=False)
+        self.qkv = Linear(width, 3 * width)
         self.bias = nn.Parameter(0.02 * torch.randn(heads, 2 * window - 1, 2 * window - 1))
         self.out = Linear(width, width)
         nodes = torch.cartesian_prod(torch.arange(window), torch.arange(window)).reshape(-1, 2)
@@ -103,7 +106,9 @@ class Hierarchy(nn.Module):
         )
         self.coarser = None
         if num_coarser:
-            self.merge = nn.Sequential(nn.LayerNorm(4 * width), Linear(4 * width, 2 * width))
+            self.merge = nn.Sequential(
+                nn.LayerNorm(4 * width), Linear(4 * width, 2 * width, bias=False)
+            )
             self.coarser = Hierarchy(2 * width, num_coarser - 1, config)
             self.decompose = Linear(2 * width, 4 * width)
 
@@ -117,6 +122,18 @@ class Hierarchy(nn.Module):
         parents = self.coarser(self.merge(children), inside[::2, ::2])
         update = self.decompose(parents)
         return h + rearrange(update, "b i j (p q c) -> b (i p) (j q) c", p=2, q=2)
+
+
+class DecoderLayer(nn.Module):
+    """A spectral convolution and a stencil."""
+
+    def __init__(self, width: int, modes: int, periodic: Periodic) -> None:
+        super().__init__()
+        self.spectral = SpectralConv(width, width, (modes, modes))
+        self.stencil = Stencil(width, width, periodic)
+
+    def forward(self, x: Grid) -> Grid:
+        return self.spectral(x) + self.stencil(x)
 
 
 class HTNet(PointOperator, config=HTNetConfig):
@@ -133,24 +150,27 @@ class HTNet(PointOperator, config=HTNetConfig):
 
     def __init__(self, config: HTNetConfig, problem: Problem) -> None:
         super().__init__(config, problem)
-        width, modes = config.width, (config.modes, config.modes)
+        width = config.width
         self.multiple = config.window * 2 ** (config.levels - 1)
         self.embed = Stencil(self.num_in, width, problem.periodic)
+        self.norm = nn.LayerNorm(width)
         self.time = time_embedding(width, problem)
         self.hierarchy = Hierarchy(width, config.levels - 1, config)
-        self.norm = nn.LayerNorm(width)
         self.frame = MeshFrame(problem.periodic, _MARGIN)
-        layers = [FourierLayer(width, width, modes) for _ in range(config.spectral_layers)]
+        layers = [
+            DecoderLayer(width, config.modes, problem.periodic)
+            for _ in range(config.spectral_layers)
+        ]
         self.decoder = nn.Sequential(*(m for layer in layers for m in (layer, nn.GELU())))[:-1]
         self.head = ChannelMLP(width, _READ_OUT, problem.num_outputs)
 
     def initial_state(self, nodes: Nodes) -> Points:
-        return self.embed(nodes.joined.mT.unflatten(2, nodes.shape)).flatten(2).mT
+        return self.norm(self.embed(nodes.joined.mT.unflatten(2, nodes.shape)).flatten(2).mT)
 
     def body(self, h: Points, nodes: Nodes) -> Float[Tensor, "B N C_out"]:
         num_rows, num_columns = nodes.shape
         h = h.unflatten(1, nodes.shape)
         padded = pad_to_multiple(h, (self.multiple, self.multiple), self.problem.periodic)
-        h = self.norm(self.hierarchy(*padded)[:, :num_rows, :num_columns])
+        h = self.hierarchy(*padded)[:, :num_rows, :num_columns]
         h = self.frame(h.flatten(1, 2).mT, self.decoder, nodes)
         return self.head(h).mT

@@ -29,11 +29,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count, Positive
+from cato.config import Count, Ratio
 from cato.models.contract import Nodes
 from cato.models.layers.attention import TransformerBlock, check_heads
 from cato.models.layers.frames import PointConfig, PointOperator
-from cato.models.layers.nodewise import MLP, Linear, start_small, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, hidden_width, start_small, time_embedding
 from cato.models.shapes import Mask, Points
 from cato.problem import Problem
 
@@ -45,7 +45,7 @@ class ONOConfig(PointConfig):
     """Settings of ONO; either stream has `width` channels."""
 
     num_features: Count = 16  # Number of orthonormal features ψ in each block.
-    mlp_ratio: Positive = 1.0  # Hidden width of the block's MLPs, in units of the width.
+    mlp_ratio: Ratio = 1.0  # Hidden width of the block's MLPs, in units of the width.
 
 
 class EfficientAttention(nn.Module):
@@ -153,7 +153,7 @@ class ONO(PointOperator, config=ONOConfig):
         width = config.width
         self.lift = MLP(self.num_in, 2 * width, 2 * width)
         self.time = time_embedding(width, problem)
-        hidden = round(config.mlp_ratio * width)
+        hidden = hidden_width(width, config.mlp_ratio)
         mixes = [MLP(width, hidden, width) for _ in range(config.depth - 1)]
         self.blocks = nn.ModuleList(
             ONOBlock(config, problem.num_nodes, mix)

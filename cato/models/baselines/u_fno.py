@@ -7,8 +7,13 @@ Fourier layers h ← σ(K h + W h + b) as in FNO, followed by U-Fourier layers t
 
 which sees the frequencies that K cuts off and has three levels of halved resolution.
 
-Deviations: none of substance. A mesh of any size is halved by rounding up, and the way back is
-cropped to the size of the skip; on periodic axes the convolutions wrap.
+The outputs for given weights are those of the authors' code, which has time as a third axis, for
+data that are constant along it.
+
+Deviations: a mesh of any size is halved by rounding up, and the way back is cropped to the size of
+the skip; on periodic axes the convolutions wrap. The padding is a fraction of the mesh, and zero:
+the authors' code pads the inputs by 8 nodes, the first axis with zeros, the others with copies of
+the last node.
 """
 
 from dataclasses import dataclass
@@ -22,6 +27,7 @@ from torch.nn import functional as F
 from cato.config import Depth
 from cato.models.layers.frames import FourierConfig, GridOperator
 from cato.models.layers.mesh import Stencil
+from cato.models.layers.nodewise import ChannelLinear
 from cato.models.layers.spectral import FourierLayer
 from cato.models.shapes import Grid, Periodic, Shape
 from cato.problem import Problem
@@ -109,6 +115,9 @@ class UFNO(GridOperator, config=UFNOConfig):
     def __init__(self, config: UFNOConfig, problem: Problem) -> None:
         super().__init__(config, problem)
         width, modes = config.width, config.modes
+        self.project = nn.Sequential(
+            ChannelLinear(width, 128), nn.ReLU(), ChannelLinear(128, problem.num_outputs)
+        )
         self.layers = nn.ModuleList(
             [FourierLayer(width, width, modes) for _ in range(config.depth)]
             + [UFourierLayer(width, modes, self.periodic) for _ in range(config.u_depth)]

@@ -9,13 +9,14 @@ small networks on all levels,
     d ← A d + B s,     s ← s' + C d,     s ← T s on the coarsest level,
 
 where s' comes from the next coarser level, followed by the inverse filters. A cuts the spectrum, B
-and C are 3 × 3 convolutions, all with ReLU and a linear map; T is linear. GELU between the layers.
+and C are 3 × 3 convolutions, all with ReLU and a linear map; T is linear. ReLU between the layers.
 
 Deviations: details have all three kinds of a tensor product (row, column, both), each with its own
-spectral convolution in A; the published code drops the mixed kinds, and its filters do not invert.
-Every axis is padded to its own power of two, with zeros; a periodic one is moved there by Fourier
-interpolation. Wavelets span the complement of the polynomials, in no particular rotation: A, B and
-C mix them anyway.
+spectral convolution in A; the published code drops the mixed kinds, and its filters do not invert,
+so its outputs cannot be compared. Its network for time series, three-dimensional and with a batch
+norm after every layer, is not here. Every axis is padded to its own power of two, with zeros; a
+periodic one is moved there by Fourier interpolation, and the convolutions wrap along it. Wavelets
+span the complement of the polynomials, in no particular rotation: A, B and C mix them anyway.
 """
 
 from dataclasses import dataclass, field
@@ -158,6 +159,9 @@ class WMT(GridOperator, config=WMTConfig):
                 f"width must be a multiple of the {config.polynomials}² polynomials of a cell; "
                 f"got {config.width}"
             )
+        self.project = nn.Sequential(
+            ChannelLinear(config.width, 128), nn.ReLU(), ChannelLinear(128, problem.num_outputs)
+        )
         self.layers = nn.ModuleList(
             MultiwaveletLayer(config, self.periodic) for _ in range(config.depth)
         )
@@ -172,5 +176,5 @@ class WMT(GridOperator, config=WMTConfig):
         x = F.pad(x, (0, sides[1] - wrapped[1], 0, sides[0] - wrapped[0]))
         *layers, last = self.layers
         for layer in layers:
-            x = F.gelu(layer(x))
+            x = F.relu(layer(x))
         return resample(last(x)[..., : wrapped[0], : wrapped[1]], shape)

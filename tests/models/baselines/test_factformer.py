@@ -12,6 +12,7 @@ from cato.models.baselines.factformer import (
     FactFormer,
     FactFormerConfig,
     apply_kernels,
+    axis_places,
     rotation,
 )
 from cato.problem import Problem
@@ -51,10 +52,15 @@ def test_block_is_a_dense_kernel_integral(shape, seed):
     model, _ = model_of(shape)
     block, kernel_dim = model.blocks[0], model.kernel_dim
     h = torch.randn(1, *shape, 8, dtype=torch.float64)
-    turns = [rotation(n, kernel_dim, False, h) for n in shape]
-
-    normed = block.norm(h)[0]
+    axes = [axis_places(n, False, h) for n in shape]
+    turns = [rotation(axis, kernel_dim, False) for axis in axes]
     nodes = list(np.ndindex(*shape))
+    turned = 2 * np.pi * np.stack(np.meshgrid(*axes, indexing="ij"), -1)
+    turned = turned @ block.place.fourier.frequency.numpy()
+    features = np.concatenate((np.sin(turned), np.cos(turned)), -1)
+    placed = h + block.place.out(torch.from_numpy(features))
+
+    normed = block.norm(placed)[0]
     omega = 64.0 * 10_000.0 ** (-2 * np.arange(kernel_dim // 2) / kernel_dim)
     q, k = [], []
     for axis, n in enumerate(shape):
@@ -75,12 +81,13 @@ def test_block_is_a_dense_kernel_integral(shape, seed):
                 kappa = 1.0
                 for axis in range(len(shape)):
                     pair = np.conj(q[axis, x[axis]][m]) * k[axis, y[axis]][m]
-                    kappa *= pair.real.sum() / kernel_dim**0.5
-                z[(*x, m)] += kappa * v[(*y, m)] / len(nodes)
+                    kappa *= pair.real.sum()
+                z[(*x, m)] += kappa * v[(*y, m)]
         z[..., m, :] -= z[..., m, :].mean()
-        z[..., m, :] /= np.sqrt(z[..., m, :].var() + 1e-8)
-    expected = h[0] + block.mlp(torch.from_numpy(z).flatten(-2))
-    torch.testing.assert_close(block(h, turns)[0], expected, atol=1e-9, rtol=1e-7)
+        z[..., m, :] /= np.sqrt(z[..., m, :].var(ddof=1) + 1e-8)
+    expected = placed[0] + block.mlp(torch.from_numpy(z).flatten(-2))
+    places = torch.stack(torch.meshgrid(*axes, indexing="ij"), dim=-1)
+    torch.testing.assert_close(block(h, places, turns)[0], expected, atol=1e-9, rtol=1e-7)
 
 
 @pytest.mark.parametrize("periodic", [True, False])
@@ -90,30 +97,32 @@ def test_kernel_of_a_constant_state_depends_on_the_distance_only(periodic):
     n, kernel_dim = 9, 16
     kernel = AxisKernel(8, 2, kernel_dim).double()
     constant = torch.randn(1, 1, 8, dtype=torch.float64).expand(1, n, 8)
-    matrix = kernel(constant, rotation(n, kernel_dim, periodic, constant))
+    kernel.query_key.weight.data *= 100  # it starts small
+    matrix = kernel(constant, rotation(axis_places(n, periodic, constant), kernel_dim, periodic))
     torch.testing.assert_close(matrix[..., 1:, 1:], matrix[..., :-1, :-1])
     wrapped = matrix.roll((1, 1), (-2, -1))
     assert torch.allclose(wrapped, matrix) == periodic
     assert matrix.std() > 1e-3  # and not constant: places are told apart
 
 
-def test_model_commutes_with_shifts_of_a_torus():
+def test_places_on_a_torus_have_no_seam():
+    """The position features of a node are a function on the torus: whole turns along every axis."""
     torch.manual_seed(0)
-    model, problem = model_of((7, 6), (True, True), depth=2)
-    coords = torch.rand(2, 42, 2, dtype=torch.float64)
-    features = torch.randn(2, 42, 1, dtype=torch.float64)
-
-    def roll(x):
-        return x.unflatten(1, problem.shape).roll((3, 2), (1, 2)).flatten(1, 2)
-
-    moved = model(roll(coords), roll(features)).values
-    torch.testing.assert_close(moved, roll(model(coords, features).values))
+    model, _ = model_of((7, 6), (True, False), fourier_scale=8.0)
+    place = model.blocks[0].place
+    start, end = torch.tensor([[0.0, 0.3], [1.0, 0.3]], dtype=torch.float64)
+    torch.testing.assert_close(place(start), place(end))
+    assert not torch.allclose(place(start), place(start + 0.5))
 
 
 def test_a_function_sampled_twice_as_densely_gives_nearly_the_same_answer():
-    """Means over nodes are integrals: the answer converges with the resolution."""
+    """Sums over nodes are integrals, once normed: the layers converge with the resolution."""
     torch.manual_seed(0)
     model, _ = model_of((9, 9), depth=2)
+    model.head = torch.nn.Identity()  # its convolutions see the spacing of the nodes
+    for block in model.blocks:
+        for axis in block.axes:
+            axis.query_key.weight.data *= 100  # not so small that the norm stops at its epsilon
 
     def answer(n):
         x = torch.linspace(0, 1, n, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Every baseline that has public code of its authors gives the outputs of that code.
+"""Baselines give the outputs of their authors' public code.
 
 official/*.npz hold inputs and the outputs that the authors' code computed from them, once, in
 double precision where it allows that; official/README.md says how. The weights are a rule of their
@@ -14,17 +14,23 @@ import pytest
 import torch
 
 from cato.config import from_dict
-from cato.models.registry import build_model, model_class
+from cato.models.registry import MODELS, build_model, model_class
 from cato.problem import Problem
 
 CASES = sorted(Path(__file__).with_name("official").glob("*.npz"))
-CHECKED = {"fno", "f_fno", "lsm", "gnot", "ono", "transolver", "saot"}
+UNCHECKED = {"wmt", "u_no"}  # official/README.md says why.
 
 
 @torch.no_grad()
 def fill(model):
-    """Weights from their names: signals keep their size, scales of norms are within 1 ± 0.5."""
-    for name, weight in model.named_parameters():
+    """Weights from their names: signals keep their size, scales of norms are within 1 ± 0.5.
+
+    Random frequencies, which are not trained, are filled as well.
+    """
+    trained = dict(model.named_parameters())
+    for name, weight in model.state_dict().items():
+        if name not in trained and not name.endswith("frequency"):
+            continue  # running statistics start as the model starts them
         draw = np.random.RandomState(zlib.crc32(name.encode())).uniform(-0.5, 0.5, weight.shape)
         if weight.ndim > 1:
             draw *= (12 / weight[0].numel()) ** 0.5
@@ -56,5 +62,7 @@ def test_outputs_are_those_of_the_official_code(path):
             torch.testing.assert_close(values.detach(), expected, atol=1e-5, rtol=1e-5)
 
 
-def test_the_baselines_that_matter_most_are_checked():
-    assert {json.loads(str(np.load(path)["case"]))["model"] for path in CASES} >= CHECKED
+def test_all_baselines_are_checked_but_two():
+    checked = {json.loads(str(np.load(path)["case"]))["model"] for path in CASES}
+    assert checked | UNCHECKED | {"cato", "cato_pc"} == set(MODELS)
+    assert not checked & UNCHECKED
