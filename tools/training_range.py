@@ -22,7 +22,7 @@ from cato.benchmarks.darcy.medium import HIGH, LOW, cosine_sum, spectrum
 from cato.data.dataset import Dataset
 from cato.data.training_range import judge, load_range
 from cato.inference.conformal import load_band
-from cato.inference.evaluate import evaluate
+from cato.inference.evaluate import evaluate, solve_all
 from cato.progress import progress_bar
 from cato.runs.folder import PRETRAINED, open_run
 from cato.runs.load import data_spec, load_surrogate
@@ -124,7 +124,7 @@ def measure(name: str, num_samples: int) -> list[Row]:
             verdicts = judge(known, data.problem, arrays["inputs"], arrays["coords"])
             outside = np.array([verdict.kind == "outside" for verdict in verdicts])
             evaluation = evaluate(surrogate, data, None)
-            covered = band.covers(evaluation.solutions - data.targets).double().mean(1)
+            covered = band.covers(solve_all(surrogate, data) - data.targets).double().mean(1)
             row = {
                 "case": case(name, shift),
                 "benchmark": name,

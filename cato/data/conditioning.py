@@ -5,14 +5,14 @@ learn. What suits depends on the data: whether node i of one sample is node i of
 of the outputs the mean of their node explains, how little a frame differs from the one before.
 """
 
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from cato.data.dataset import Dataset
-from cato.data.normalise import deviations, moments, rows, why_not_corresponding
+from cato.data.normalise import why_not_corresponding
+from cato.data.statistics import statistics_of
 from cato.problem import Conditioning, Reference
 
 MIN_EXPLAINED = 0.05
@@ -63,7 +63,7 @@ def _positions(train: Dataset, obstacle: str) -> tuple[tuple[int | None, ...], s
     problem = train.problem
     if problem.time == "rollout":
         return (), "no output is a position: a rollout predicts its inputs at later times"
-    if train.coords.ndim == 2:
+    if train.shared_coords is not None:
         return (), "no output is a position: all samples share their mesh"
     reference: Reference = "channel" if obstacle else "node"
     plain = _deviation(train, Conditioning(reference))
@@ -85,12 +85,12 @@ def _positions(train: Dataset, obstacle: str) -> tuple[tuple[int | None, ...], s
 
 
 def _mesh_inputs(train: Dataset, obstacle: str) -> tuple[bool, str]:
-    if train.coords.ndim == 2:
+    if train.shared_coords is not None:
         return False, "no mesh inputs: all samples share their mesh"
     if obstacle:
         return False, f"no mesh inputs: {obstacle}"
-    _, node = moments(train, lambda batch: batch.coords)
-    _, all_nodes = moments(train, lambda batch: rows(batch.coords, batch))
+    statistics = statistics_of(train).moments
+    node, all_nodes = (statistics[name].deviation for name in ("coords by node", "coords"))
     share = float((node.square().mean(0) / all_nodes.square()).mean().sqrt())
     why = f"from sample to sample a node moves by {share:.2%} of the mesh"
     return True, f"displacement from the mean mesh as inputs: {why}"
@@ -98,11 +98,9 @@ def _mesh_inputs(train: Dataset, obstacle: str) -> tuple[bool, str]:
 
 def _deviation(train: Dataset, conditioning: Conditioning) -> Tensor:
     """Deviation of each output that a network has to learn, over samples, frames and nodes."""
-    problem = replace(train.problem, conditioning=conditioning)
-    if conditioning.reference != "node":
-        return moments(train, lambda batch: rows(deviations(problem, batch), batch))[1]
-    around = moments(train, lambda batch: deviations(problem, batch), over_nodes=True)[1]
-    return around.flatten(0, -2).square().mean(0).sqrt()
+    by_node = conditioning.reference == "node"
+    around = statistics_of(train).outputs(conditioning, by_node).deviation
+    return around.flatten(0, -2).square().mean(0).sqrt() if by_node else around
 
 
 def _mean_ratio(one: Tensor, other: Tensor) -> float:

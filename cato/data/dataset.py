@@ -1,11 +1,15 @@
-"""Datasets in memory, as models see them: flattened nodes, validated.
+"""Datasets as models see them: flattened nodes, validated.
 
-Values are float32, or float64 where `Problem.float64` says that float32 cannot carry them."""
+A `Dataset` is `InMemory`, or `Streamed` from its file (`cato.data.streamed`) where the file is
+larger than the memory. Values are float32, or float64 where `Problem.float64` says that float32
+cannot carry them.
+"""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,8 +20,9 @@ from cato.benchmarks.contract import SPLITS
 from cato.data.arrays import check_arrays, check_mask, require_nonzero, variation
 from cato.data.generate import covering, generate_file
 from cato.data.spec import DEFAULT_ROOT, DataSpec
-from cato.data.store import read_store
+from cato.data.store import StoredSamples, read_header, read_store
 from cato.errors import InputError
+from cato.partition import Partition
 from cato.problem import Conditioning, Problem
 
 
@@ -29,10 +34,21 @@ class Batch(NamedTuple):
     targets: Float[Tensor, "B *T N C_out"]
     mask: Bool[Tensor, "B N"] | None = None
 
+    def part(self, partition: Partition) -> "Batch":
+        """The nodes of this process."""
+        if partition.is_whole:
+            return self
+        return Batch(*(partition.slab(x) for x in (self.coords, self.inputs, self.targets)))
 
-@dataclass(frozen=True, eq=False)
-class Dataset:
+
+Indices = Sequence[int] | Tensor | slice
+
+
+class Dataset(ABC):
     """Samples of one problem in physical units; row-major nodes.
+
+    The properties `coords`, `inputs`, `targets` and `mask` hold the values of all samples. What
+    must also work on data larger than the memory uses `batches` instead.
 
     Attributes:
         problem: The problem they are samples of.
@@ -40,17 +56,18 @@ class Dataset:
         inputs: Input channels.
         targets: Output channels; for problems in time (S, T, N, C_out).
         mask: False marks padding, in clouds of different sizes.
+        derived: What was computed from all samples, by name, so that it is computed once.
     """
 
     problem: Problem
-    coords: Float[Tensor, "*shared N D"]
-    inputs: Float[Tensor, "S N C_in"]
-    targets: Float[Tensor, "S *T N C_out"]
-    mask: Bool[Tensor, "S N"] | None = None
+    coords: Tensor
+    inputs: Tensor
+    targets: Tensor
+    mask: Tensor | None
+    derived: dict[str, Any]
 
-    @classmethod
+    @staticmethod
     def from_arrays(
-        cls,
         problem: Problem,
         coords: np.ndarray,
         inputs: np.ndarray | None,
@@ -58,7 +75,7 @@ class Dataset:
         *,
         mask: np.ndarray | None = None,
         what: str = "data",
-    ) -> "Dataset":
+    ) -> "InMemory":
         """Create a dataset from NumPy arrays on the mesh and validate it.
 
         Args:
@@ -71,17 +88,63 @@ class Dataset:
         """
         if inputs is None:
             inputs = np.zeros((*targets.shape[:1], *problem.shape, 0), np.float32)
-        arrays = check_arrays(
-            problem, {"coords": coords, "inputs": inputs, "targets": targets}, what
-        )
-        if mask is not None:
-            mask = check_mask(problem, mask, len(targets), what)
-        require_nonzero(variation(problem, arrays["targets"]), mask, what)
-        flat = {name: _flatten(array, problem) for name, array in arrays.items()}
-        return cls(problem, **flat, mask=None if mask is None else torch.from_numpy(mask))
+        arrays = {"coords": coords, "inputs": inputs, "targets": targets}
+        arrays |= {} if mask is None else {"mask": mask}
+        return InMemory(problem, **validated(problem, arrays, what))
 
-    def __len__(self) -> int:
-        return len(self.targets)
+    @staticmethod
+    def from_checked(
+        problem: Problem, arrays: Mapping[str, np.ndarray], mask: np.ndarray | None
+    ) -> "InMemory":
+        """A dataset of the arrays of `from_arrays`, which were checked; shares their memory."""
+        flat = {name: _flatten(array, problem) for name, array in arrays.items()}
+        return InMemory(problem, **flat, mask=None if mask is None else torch.from_numpy(mask))
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def shared_coords(self) -> Tensor | None:
+        """The nodes (N, D) of all samples; None if each sample has its own."""
+
+    @property
+    @abstractmethod
+    def is_padded(self) -> bool:
+        """Whether samples have a mask."""
+
+    @abstractmethod
+    def batch(self, indices: Indices) -> Batch:
+        """The samples at `indices`; shared coordinates are expanded without copying."""
+
+    @abstractmethod
+    def subset(self, indices: Indices) -> "Dataset":
+        """The dataset of the samples at `indices`."""
+
+    @abstractmethod
+    def on(self, problem: Problem) -> "Dataset":
+        """The same samples of a problem that differs in its conditioning."""
+
+    @abstractmethod
+    def order(self, seed: int, epoch: int) -> Tensor:
+        """The samples in the random order of an epoch of training."""
+
+    @abstractmethod
+    def mean_target(self) -> Tensor:
+        """The mean over the samples of the targets at every node and frame."""
+
+    def prefetch(self, indices: Indices) -> None:  # noqa: B027  (nothing to do in memory)
+        """Begin to read samples that `batch` will be asked for."""
+
+    lookahead = 0
+    """Number of samples worth prefetching."""
+
+    def batches(self, size: int) -> Iterator[Batch]:
+        """All samples in batches, in their order."""
+        for first in range(0, len(self), size):
+            batch = self.batch(slice(first, first + size))
+            self.prefetch(slice(first + size, first + 2 * size))
+            yield batch
 
     def arrays(self, *names: str) -> dict[str, np.ndarray]:
         """NumPy arrays on the mesh: all, or those of "coords", "inputs", "targets" in `names`."""
@@ -90,14 +153,35 @@ class Dataset:
             for name in names or ("coords", "inputs", "targets")
         }
 
-    def batch(self, indices: Sequence[int] | Tensor | slice) -> Batch:
-        """The samples at `indices`; shared coordinates are expanded without copying."""
+
+@dataclass(frozen=True, eq=False)
+class InMemory(Dataset):
+    """A dataset whose samples are in memory."""
+
+    problem: Problem
+    coords: Float[Tensor, "*shared N D"]
+    inputs: Float[Tensor, "S N C_in"]
+    targets: Float[Tensor, "S *T N C_out"]
+    mask: Bool[Tensor, "S N"] | None = None
+    derived: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+    @property
+    def shared_coords(self) -> Tensor | None:
+        return self.coords if self.coords.ndim == 2 else None
+
+    @property
+    def is_padded(self) -> bool:
+        return self.mask is not None
+
+    def batch(self, indices: Indices) -> Batch:
         part = self.subset(indices)
         coords = part.coords.expand(len(part), *part.coords.shape[-2:])
         return Batch(coords, part.inputs, part.targets, part.mask)
 
-    def subset(self, indices: Sequence[int] | Tensor | slice) -> "Dataset":
-        """The dataset of the samples at `indices`."""
+    def subset(self, indices: Indices) -> "InMemory":
         index = indices if isinstance(indices, slice) else torch.as_tensor(indices)
         return replace(
             self,
@@ -107,13 +191,41 @@ class Dataset:
             mask=None if self.mask is None else self.mask[index],
         )
 
+    def on(self, problem: Problem) -> "InMemory":
+        same = replace(self, problem=problem)
+        object.__setattr__(same, "derived", self.derived)
+        return same
+
+    def mean_target(self) -> Tensor:
+        return self.targets.mean(0)
+
+    def order(self, seed: int, epoch: int) -> Tensor:
+        return torch.randperm(len(self), generator=epoch_generator(seed, epoch))
+
+
+def validated(problem: Problem, arrays: dict[str, np.ndarray], what: str) -> dict[str, Tensor]:
+    """Arrays as in a file, checked and with flattened nodes; `coords` and `mask` may be missing."""
+    values = {name: array for name, array in arrays.items() if name != "mask"}
+    values = check_arrays(problem, values, what)
+    mask = arrays.get("mask")
+    if mask is not None:
+        mask = check_mask(problem, mask, len(values["targets"]), what)
+    require_nonzero(variation(problem, values["targets"]), mask, what)
+    flat = {name: _flatten(array, problem) for name, array in values.items()}
+    return flat if mask is None else flat | {"mask": torch.from_numpy(mask)}
+
+
+def epoch_generator(seed: int, epoch: int) -> torch.Generator:
+    """The random numbers of the order of an epoch."""
+    return torch.Generator().manual_seed(seed * 1_000_003 + epoch)
+
 
 @dataclass(frozen=True)
 class Splits:
     """Training, validation and test data of one problem."""
 
     problem: Problem
-    datasets: dict[str, Dataset]
+    datasets: Mapping[str, Dataset]
 
     @property
     def train(self) -> Dataset:
@@ -129,12 +241,12 @@ class Splits:
 
     def with_first(self, count: int) -> "Splits":
         """These splits with only the first `count` training samples."""
-        return replace(self, datasets=self.datasets | {"train": self.train.subset(slice(count))})
+        return replace(self, datasets={**self.datasets, "train": self.train.subset(slice(count))})
 
     def conditioned(self, conditioning: Conditioning) -> "Splits":
         """These splits for a network with this conditioning."""
         problem = replace(self.problem, conditioning=conditioning)
-        datasets = {name: replace(data, problem=problem) for name, data in self.datasets.items()}
+        datasets = {name: data.on(problem) for name, data in self.datasets.items()}
         return Splits(problem, datasets)
 
     def _split(self, name: str) -> Dataset:
@@ -165,10 +277,19 @@ def load_dataset(
     return load_spec(spec, root, workers)
 
 
-def load_spec(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None = None) -> Splits:
-    """`load_dataset` for a `DataSpec`."""
-    path = generate_file(covering(spec, root), root, workers)
-    stored = read_store(path, remedy=spec.remedy(path.parent))
+def load_spec(
+    spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None = None, streamed: bool = False
+) -> Splits:
+    """`load_dataset` for a `DataSpec`; `streamed` data are read while they are used."""
+    whole = covering(spec, root)
+    path = generate_file(whole, root, workers)
+    remedy = spec.remedy(path.parent)
+    found = _open_streamed(path, list(whole.counts), remedy) if streamed else _read(path, remedy)
+    return found.with_first(spec.counts["train"]) if "train" in found.datasets else found
+
+
+def _read(path: Path, remedy: str) -> Splits:
+    stored = read_store(path, remedy)
     problem, datasets = stored.problem, {}
     for name, split in stored.splits.items():
         coords = stored.coords if split.coords is None else split.coords
@@ -176,8 +297,18 @@ def load_spec(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None = N
         datasets[name] = Dataset.from_arrays(
             problem, coords, split.inputs, split.targets, what=f"{problem.name} {name}"
         )
-    found = Splits(problem, datasets)
-    return found.with_first(spec.counts["train"]) if "train" in datasets else found
+    return Splits(problem, datasets)
+
+
+def _open_streamed(path: Path, splits: list[str], remedy: str) -> Splits:
+    from cato.data.streamed import Streamed  # which is a Dataset
+
+    problem = Problem.from_dict(read_header(path, remedy)["problem"])
+    datasets = {
+        name: Streamed.of(problem, StoredSamples(path, name, remedy), f"{problem.name} {name}")
+        for name in splits
+    }
+    return Splits(problem, datasets)
 
 
 def _flatten(array: np.ndarray, problem: Problem) -> Tensor:

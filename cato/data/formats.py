@@ -109,6 +109,13 @@ def open_hdf5(path: Path) -> Iterator[h5py.File]:
         yield file
 
 
+def consecutive(indices: np.ndarray) -> list[slice]:
+    """Ascending indices as slices of consecutive ones, which HDF5 reads fastest."""
+    breaks = np.flatnonzero(np.diff(indices) != 1) + 1
+    runs = np.split(indices, breaks) if len(indices) else []
+    return [slice(int(run[0]), int(run[-1]) + 1) for run in runs]
+
+
 class Reversed:
     """A variable of an open MATLAB v7.3 file; only the indexed part is read.
 

@@ -14,14 +14,12 @@ import shutil
 from collections.abc import Generator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from math import prod
 from pathlib import Path
 
 import numpy as np
 from loky import cpu_count
 
 from cato.benchmarks.contract import SPLITS, Sample
-from cato.data.arrays import sample_shapes
 from cato.data.sampling import AcceptedSample, generate_sample
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import read_header, write_store
@@ -91,10 +89,9 @@ def generate_file(spec: DataSpec, root: Path = DEFAULT_ROOT, workers: int | None
 
 def _require_room(spec: DataSpec, folder: Path) -> None:
     """Raise if memory cannot hold one sample, or the disk not all of them."""
-    num_bytes = sum(4 * prod(shape) for shape in sample_shapes(spec.problem).values())
-    remedy = "choose a smaller --resolution"
-    require_memory(2 * num_bytes, f"one sample of {spec.file_name}", remedy)  # solved in float64
-    total, free = num_bytes * sum(spec.counts.values()), shutil.disk_usage(folder).free
+    total, free = spec.num_bytes, shutil.disk_usage(folder).free
+    remedy, of_sample = "choose a smaller --resolution", total / sum(spec.counts.values())
+    require_memory(2 * of_sample, f"one sample of {spec.file_name}", remedy)  # solved in float64
     if total > free:
         raise InputError(
             f"{spec.file_name} needs {readable_size(total)}, but {folder} has only "
@@ -202,7 +199,7 @@ def _solve(cache: SampleCache, split: str, index: int) -> None:
 
 @functools.cache
 def _announce_compilation() -> None:
-    when_compiling(functools.cache(lambda: note("compiling the solver, this once")))
+    when_compiling(functools.cache(lambda: note("compiling the solver (only the first time)")))
 
 
 def _solve_missing(cache: SampleCache, target: Path, num_workers: int) -> None:

@@ -10,17 +10,16 @@ Statistics of what `Problem.float64` names are float64: there a large mean is su
 anything is rounded to the network's float32, and added to its outputs in float64.
 """
 
-from collections.abc import Callable
-
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from cato.data.dataset import Batch, Dataset
+from cato.data.dataset import Dataset
+from cato.data.statistics import Moments, known_part, statistics_of
 from cato.errors import InputError
+from cato.partition import WHOLE
 from cato.problem import Problem
 
-_SAMPLES_AT_ONCE = 64
 MIN_DEVIATION = 1e-2
 """Minimum deviation of a node's position, in units of the largest one: displacements of nodes that
 hardly move are not blown up to the size of the others."""
@@ -41,6 +40,7 @@ class Normaliser(nn.Module):
     def __init__(self, problem: Problem) -> None:
         super().__init__()
         self.problem = problem
+        self.partition = WHOLE  # What part of a mesh the nodes of the arguments are.
         outputs: Shape = (problem.num_outputs,)
         sizes: dict[str, Shape] = {
             "coords": (problem.dimension,),
@@ -63,27 +63,26 @@ class Normaliser(nn.Module):
     @classmethod
     def fit(cls, train: Dataset) -> "Normaliser":
         """Fit to a training set."""
-        problem, found = train.problem, {}
-        if "coords" in problem.normalise:
-            is_shared = train.coords.ndim == 2 and train.mask is None
-            some = train.subset(slice(1)) if is_shared else train
-            found["coords"] = moments(some, lambda batch: rows(batch.coords, batch))
-        if "inputs" in problem.normalise:
-            found["inputs"] = moments(train, lambda batch: rows(batch.inputs, batch))
+        problem, statistics = train.problem, statistics_of(train)
+        found: dict[str, tuple[Tensor, Tensor]] = {}
+        for name in ("coords", "inputs"):
+            if name in problem.normalise:
+                moments = statistics.moments[name]
+                found[name] = moments.mean, moments.deviation
         if problem.conditioning.mesh_inputs:
             require_corresponding(train)
-            mean, std = moments(train, lambda batch: batch.coords)
-            found["mesh"] = mean, std.clamp(min=MIN_DEVIATION * std.max().item())
+            mesh = statistics.moments["coords by node"]
+            std = mesh.deviation
+            found["mesh"] = mesh.mean, std.clamp(min=MIN_DEVIATION * std.max().item())
         if problem.conditioning.reference == "node":
             require_corresponding(train)
-            is_rollout = problem.time == "rollout"  # one mean for all frames
-            found["outputs"] = moments(
-                train,
-                lambda batch: deviations(problem, batch).flatten(0, 1 if is_rollout else 0),
-                over_nodes=True,
-            )
+            outputs = statistics.outputs(problem.conditioning, by_node=True)
+            if problem.time == "rollout":  # one mean for all frames
+                outputs = outputs.over_first_axis()
+            found["outputs"] = outputs.mean, _over_nodes(outputs)
         elif "outputs" in problem.normalise:
-            found["outputs"] = moments(train, lambda batch: rows(deviations(problem, batch), batch))
+            outputs = statistics.outputs(problem.conditioning)
+            found["outputs"] = outputs.mean, outputs.deviation
         normaliser = cls(problem)
         for name, (mean, std) in found.items():
             if not (mean.isfinite() & std.isfinite()).all():
@@ -113,7 +112,7 @@ class Normaliser(nn.Module):
             features.append((coords - mean) / std)
         if self.problem.has_index_inputs:
             index = index_coords(shape, self.problem.periodic).to(features[0])
-            features.append(index.expand(*inputs.shape[:-1], -1))
+            features.append(self.partition.slab(index).expand(*inputs.shape[:-1], -1))
         return torch.cat(features, dim=-1)
 
     def decode_outputs(
@@ -154,24 +153,11 @@ class Normaliser(nn.Module):
             return statistics
         # Exporting compares no sizes: a comparison would fix the mesh in the graph.
         if not torch.compiler.is_exporting() and shape == problem.shape:
-            return statistics
+            return self.partition.slab(statistics)
         field = statistics.unflatten(-2, problem.shape)
         for axis, (size, wraps) in enumerate(zip(shape, problem.periodic, strict=True)):
             field = _resample(field, axis - len(shape) - 1, size, wraps)
-        return field.flatten(-len(shape) - 1, -2)
-
-
-def known_part(
-    problem: Problem, coords: Float[Tensor, "B N D"], inputs: Float[Tensor, "B N C_in"]
-) -> Float[Tensor, "B N C_out"] | None:
-    """The part of the outputs that a sample itself holds: its mesh, or its newest frame."""
-    if problem.conditioning.reference == "last":
-        return inputs[..., -problem.num_outputs :]
-    if not any(position is not None for position in problem.conditioning.positions):
-        return None
-    none = torch.zeros_like(coords[..., 0])
-    columns = [none if p is None else coords[..., p] for p in problem.conditioning.positions]
-    return torch.stack(columns, dim=-1)
+        return self.partition.slab(field.flatten(-len(shape) - 1, -2))
 
 
 def index_coords(shape: Shape, periodic: tuple[bool, ...]) -> Float[Tensor, "N I"]:
@@ -190,12 +176,12 @@ def index_coords(shape: Shape, periodic: tuple[bool, ...]) -> Float[Tensor, "N I
 
 def why_not_corresponding(data: Dataset) -> str:
     """Why node i of one sample is not node i of another; empty if it is."""
-    if data.mask is not None:
+    if data.is_padded:
         return "clouds of different sizes have no corresponding points"
-    if data.problem.geometry != "cloud" or data.coords.ndim == 2:
+    if data.problem.geometry != "cloud" or data.shared_coords is not None:
         return ""
-    _, node = moments(data, lambda batch: batch.coords)
-    _, cloud = moments(data, lambda batch: rows(batch.coords, batch))
+    statistics = statistics_of(data).moments
+    node, cloud = (statistics[name].deviation for name in ("coords by node", "coords"))
     scatter = float(node.square().sum(-1).mean().sqrt() / cloud.square().sum().sqrt())
     if scatter <= MAX_SCATTER:
         return ""
@@ -219,34 +205,9 @@ def _resample(field: Tensor, axis: int, size: int, wraps: bool) -> Tensor:
     return torch.lerp(field.index_select(axis, left), field.index_select(axis, right), share)
 
 
-def deviations(problem: Problem, batch: Batch) -> Float[Tensor, "B *T N C"]:
-    """The targets without their known part."""
-    targets = batch.targets.double()
-    inputs = batch.inputs.double()
-    if problem.conditioning.reference == "last":
-        newest = inputs[:, None, :, -problem.num_outputs :]
-        return torch.cat((newest, targets), dim=1).diff(dim=1)
-    known = known_part(problem, batch.coords.double(), inputs)
-    if known is None:
-        return targets
-    return targets - (known if problem.time == "steady" else known[:, None])
-
-
-def moments(
-    train: Dataset, of: Callable[[Batch], Tensor], over_nodes: bool = False
-) -> tuple[Tensor, Tensor]:
-    """Mean and deviation along the first axis of `of(batch)`, in double precision.
-
-    With `over_nodes` the deviation is the root of the mean of squares over the nodes too.
-    """
-    starts = range(0, len(train), _SAMPLES_AT_ONCE)
-    parts = lambda: (  # noqa: E731
-        of(train.batch(slice(start, start + _SAMPLES_AT_ONCE))).double() for start in starts
-    )
-    count = sum(len(part) for part in parts())
-    mean = torch.as_tensor(sum(part.sum(0) for part in parts())) / count
-    variance = torch.as_tensor(sum((part - mean).square().sum(0) for part in parts())) / count
-    return mean, (variance.mean(-2, keepdim=True) if over_nodes else variance).sqrt()
+def _over_nodes(moments: Moments) -> Tensor:
+    """Root of the mean of squared deviations over the nodes too."""
+    return (moments.squares / moments.count).mean(-2, keepdim=True).sqrt()
 
 
 def _unit(mean: Tensor, std: Tensor, dtype: torch.dtype) -> Tensor:
@@ -258,9 +219,3 @@ def _unit(mean: Tensor, std: Tensor, dtype: torch.dtype) -> Tensor:
     limits = torch.finfo(dtype)
     size = mean.abs() if mean.shape == std.shape else mean.abs().amax(-2, keepdim=True)
     return torch.where(std <= (limits.eps * size).clamp(min=limits.tiny), 1.0, std)
-
-
-def rows(values: Float[Tensor, "B *T N C"], batch: Batch) -> Float[Tensor, "P C"]:
-    """The channels of all unmasked nodes at all times."""
-    nodes = values.movedim(-2, 1)
-    return (nodes if batch.mask is None else nodes[batch.mask]).flatten(0, -2)

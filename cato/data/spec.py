@@ -3,11 +3,13 @@
 import hashlib
 import json
 from dataclasses import asdict, dataclass
+from math import prod
 from pathlib import Path
 from typing import Any
 
 from cato.benchmarks import get_benchmark
 from cato.benchmarks.contract import SPLITS, Benchmark
+from cato.data.arrays import sample_shapes
 from cato.errors import InputError
 from cato.problem import Problem
 
@@ -63,6 +65,12 @@ class DataSpec:
     def tasks(self) -> list[tuple[str, int]]:
         """Split and index of every sample."""
         return [(split, k) for split, count in self.counts.items() for k in range(count)]
+
+    @property
+    def num_bytes(self) -> int:
+        """Size of all samples."""
+        of_sample = sum(4 * prod(shape) for shape in sample_shapes(self.problem).values())
+        return of_sample * sum(self.counts.values())
 
     @property
     def identity(self) -> dict[str, Any]:

@@ -23,9 +23,10 @@ import numpy as np
 
 from cato import __version__
 from cato.data.arrays import channel_names, require_finite, sample_shapes
-from cato.data.formats import new_hdf5, require_self_contained
+from cato.data.formats import consecutive, new_hdf5, require_self_contained
 from cato.data.sampling import AcceptedSample
 from cato.data.spec import DataSpec
+from cato.data.watch import Watch
 from cato.errors import InputError
 from cato.problem import Problem
 
@@ -109,42 +110,105 @@ def read_store(path: Path, remedy: str) -> Stored:
     """Read and verify a file; `remedy` ends the message if the file cannot be used."""
     with _opened(path, remedy) as file:
         header = _header(file)
-        problem, coords = Problem.from_dict(header["problem"]), None
-        if not header["own_coords"]:
-            coords = _array(file, "coords", sample_shapes(problem)["coords"], np.float32)
-            intact = _sha256(coords) == header["checksums"]["coords"]
-            _require(intact, "its coordinates are damaged")
         counts = header["identity"]["counts"]
-        splits = {
-            split: _read_split(file, header, problem, split, counts[split]) for split in counts
-        }
-        return Stored(header, problem, coords, splits)
+        splits = {split: _read_split(file, header, split, counts[split]) for split in counts}
+        return Stored(header, Problem.from_dict(header["problem"]), _coords(file, header), splits)
 
 
-def _read_split(
-    file: h5py.File, header: dict[str, Any], problem: Problem, split: str, count: int
-) -> StoredSplit:
-    fields = ["inputs", "targets"] + (["coords"] if header["own_coords"] else [])
-    shapes = sample_shapes(problem)
-    layout: dict[str, tuple[tuple[int, ...], type]] = {
-        **{name: (shapes[name], np.float32) for name in fields},
-        "attempts": ((), np.int32),
-        "diagnostics": ((len(header["diagnostics"]),), np.float64),
-        "sha256": ((32,), np.uint8),
-    }
-    arrays = {
-        name: _array(file, f"{split}/{name}", (count, *shape), dtype)
-        for name, (shape, dtype) in layout.items()
-    }
-    checksums = arrays.pop("sha256")
+class StoredSamples:
+    """The samples of one split, read when they are needed and verified when they are first read.
+
+    A `Source` of `cato.data.streamed`.
+    """
+
+    is_padded = False
+    chunk = 1  # Samples are stored one after the other.
+
+    def __init__(self, path: Path, split: str, remedy: str) -> None:
+        self.watch = Watch([path], remedy)
+        self.path, self._split, self._remedy = path, split, remedy
+        with _opened(path, remedy) as file:
+            self._header = _header(file)
+            self._count = self._header["identity"]["counts"][split]
+            self.coords = _coords(file, self._header)
+            self._datasets(file)
+            self._checksums = _checksums(file, self._header, split, self._count)
+            self.fingerprint = f"{file.attrs['sha256']} {split}"
+        self._is_verified = np.zeros(self._count, np.bool_)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def read(self, indices: np.ndarray) -> dict[str, np.ndarray]:
+        with _opened(self.path, self._remedy) as file:
+            found = {
+                name: np.concatenate([dataset[run] for run in consecutive(indices)])
+                for name, dataset in self._datasets(file).items()
+            }
+            for place, k in enumerate(indices.tolist()):
+                if not self._is_verified[k]:
+                    row = {name: array[place] for name, array in found.items()}
+                    _require_intact(row, self._checksums[k], f"{self._split} sample {k}")
+                    self._is_verified[k] = True
+        return {name: found[name] for name in _fields(self._header)}
+
+    def _datasets(self, file: h5py.File) -> dict[str, h5py.Dataset]:
+        layout = _layout(self._header, self._split, self._count)
+        return {name: _dataset(file, f"{self._split}/{name}", *of) for name, of in layout.items()}
+
+
+def _coords(file: h5py.File, header: dict[str, Any]) -> np.ndarray | None:
+    """The coordinates that all samples share, verified."""
+    if header["own_coords"]:
+        return None
+    shape = sample_shapes(Problem.from_dict(header["problem"]))["coords"]
+    coords = _dataset(file, "coords", shape, np.float32)[()]
+    _require(_sha256(coords) == header["checksums"]["coords"], "its coordinates are damaged")
+    return coords
+
+
+def _checksums(file: h5py.File, header: dict[str, Any], split: str, count: int) -> np.ndarray:
+    """The checksums of the samples of a split, verified."""
+    checksums = _dataset(file, f"{split}/sha256", (count, 32), np.uint8)[()]
     intact = _sha256(checksums) == header["checksums"][split]
     _require(intact, f"its {split} checksums are damaged")
+    return checksums
+
+
+def _require_intact(row: dict[str, np.ndarray], checksum: np.ndarray, what: str) -> None:
+    intact = np.array_equal(_checksum(row), checksum)
+    _require(intact, f"{what} is damaged (its checksum differs)")
+
+
+def _fields(header: dict[str, Any]) -> list[str]:
+    """The arrays of a split that a model sees."""
+    return ["inputs", "targets"] + (["coords"] if header["own_coords"] else [])
+
+
+def _layout(
+    header: dict[str, Any], split: str, count: int
+) -> dict[str, tuple[tuple[int, ...], type]]:
+    """Shape and type of the arrays of a split that the checksums of its samples cover."""
+    shapes = sample_shapes(Problem.from_dict(header["problem"]))
+    return {
+        **{name: ((count, *shapes[name]), np.float32) for name in _fields(header)},
+        "attempts": ((count,), np.int32),
+        "diagnostics": ((count, len(header["diagnostics"])), np.float64),
+    }
+
+
+def _read_split(file: h5py.File, header: dict[str, Any], split: str, count: int) -> StoredSplit:
+    arrays = {
+        name: _dataset(file, f"{split}/{name}", *of)[()]
+        for name, of in _layout(header, split, count).items()
+    }
+    checksums = _checksums(file, header, split, count)
     for k in range(count):
         row = {name: array[k] for name, array in arrays.items()}
-        intact = np.array_equal(_checksum(row), checksums[k])
-        _require(intact, f"{split} sample {k} is damaged (its checksum differs)")
-    for name in fields:
-        require_finite(arrays[name], f"{split} {name}", channel_names(problem)[name])
+        _require_intact(row, checksums[k], f"{split} sample {k}")
+    channels = channel_names(Problem.from_dict(header["problem"]))
+    for name in _fields(header):
+        require_finite(arrays[name], f"{split} {name}", channels[name])
     diagnostics = dict(zip(header["diagnostics"], arrays.pop("diagnostics").T, strict=True))
     return StoredSplit(**arrays, diagnostics=diagnostics)
 
@@ -179,12 +243,13 @@ def _header(file: h5py.File) -> dict[str, Any]:
     return json.loads(text)
 
 
-def _array(file: h5py.File, name: str, shape: tuple[int, ...], dtype: type) -> np.ndarray:
+def _dataset(file: h5py.File, name: str, shape: tuple[int, ...], dtype: type) -> h5py.Dataset:
+    """An array of a file with the expected shape and type, not read yet."""
     dataset = file.get(name)
     _require(isinstance(dataset, h5py.Dataset), f"{name} is missing")
     found = (dataset.shape, dataset.dtype)
     _require(found == (shape, dtype), f"{name} should be {dtype.__name__} {shape}, but is {found}")
-    return dataset[()]
+    return dataset
 
 
 def _checksum(row: dict[str, np.ndarray]) -> np.ndarray:

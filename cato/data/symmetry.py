@@ -26,12 +26,12 @@ def require_symmetric(names: Sequence[SymmetryName], data: Dataset) -> None:
     problem = data.problem
     if not names:
         return
-    if problem.geometry != "grid" or any(problem.periodic) or data.coords.ndim != 2:
+    if problem.geometry != "grid" or any(problem.periodic) or data.shared_coords is None:
         raise InputError(
             f"data.symmetries are for samples on one grid without periodic axes; {problem.name} is "
             f"a {problem.geometry}{' with periodic axes' * any(problem.periodic)}; leave them out"
         )
-    coords = data.coords.unflatten(0, problem.shape)
+    coords = data.shared_coords.unflatten(0, problem.shape)
     for name in names:
         axis = 0 if name == "transpose" else int(name[-1])
         if axis >= len(problem.shape) or (name == "transpose" and len(problem.shape) < 2):

@@ -1,31 +1,37 @@
 """The range of the training inputs: is a new input like those that a model was trained on?
 
-A sample is described by features of its inputs and mesh; none depends on a model. On a grid or mesh
-every input channel, and every coordinate as displacement from the mean training mesh, has mean,
-spread, smallest and largest value, and the RMS difference of nodes at two distances along each mesh
-axis, which measures roughness; so has the change of the newest frame of a rollout. A mesh has the
-share of its cells that are folded. A cloud has
-the number, extent and spacing of its points and the shares of them in coarse boxes; its inputs have
-values and differences of neighbours.
+A sample is described by numbers that do not depend on a model. Its fields are, on a grid or mesh,
+its inputs and the displacement of the nodes from the mean training mesh; on a cloud, its inputs,
+the coordinates and the distance to the nearest point. Described are
 
-The range of feature j is [a_j, b_j], the central 99 % of the training samples. The score of a
-sample is how far its features leave their ranges, in units of these,
+- of every field, its mean, smallest and largest value (statistics), and
+- a vector v: the fields at the nodes, or at every second, third, … of large meshes; on a cloud,
+  where points do not correspond, the cosine moments of the points and of the inputs at them.
 
-    s = max_j max(a_j − f_j, f_j − b_j, 0) / (b_j − a_j).
+Training vectors have ranges, entry by entry, and principal components. These give the measures
 
-The last feature is the Mahalanobis distance of the others from their training mean, so that inputs
-whose features are usual one by one but not together are found too. A sample is outside if s exceeds
-a threshold: the ⌈(n + 1)(1 − α)⌉-th smallest of n scores, those of the validation samples and, by
-cross-fitting, those of the training samples. If a new sample is exchangeable with these, it is
-called outside with probability α; the rate on the test split is measured and reported. A low score
-proves nothing: the features describe an input, they do not determine it.
+- excess: how far the entries of v leave their ranges,
+- remainder Q: what the components do not explain, the RMS over each field, and
+- distance T: the RMS of the components, each in units of its deviation.
+
+T and Q are those of statistical process control (Jackson and Mudholkar, 1979); measures of training
+samples are cross-fitted. The central 99 % of the training samples have a statistic or measure t in
+[a, b]. The score of a sample is the largest of
+
+    |2 t − a − b| / (b − a),
+
+which is 1 at the ends: a sample that is too typical is unusual as well. It is outside if its score
+exceeds a threshold, the ⌈(n + 1)(1 − α)⌉-th smallest of the n scores of training and validation
+samples. If a new sample is exchangeable with these, it is outside with probability α; the rate on
+the test split is measured and reported. A low score proves nothing: an input can differ in ways
+that these numbers do not show. How they were chosen is in docs/log.md.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import ceil, prod
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from jaxtyping import Float64
@@ -40,22 +46,29 @@ from cato.errors import InputError
 from cato.files import BLANK, DAMAGED, atomic_write, read_sealed_tensors, seal_tensors
 from cato.problem import Problem
 
-FALSE_ALARMS = 0.01  # α.
-CENTRAL = 0.99  # Share of the training samples inside the range of a feature.
+FALSE_ALARMS = 0.02  # α.
+CENTRAL = 0.99  # Share of the training samples between a and b.
 NUM_FOLDS = 5
 MIN_SAMPLES = 2 * NUM_FOLDS  # Training samples without which there is no range.
-LEAST_THRESHOLD = 0.05  # A sample that is closer to the range than this is inside.
-ROUNDING = 1e-4  # Smallest width of a range, in units of the size of its field.
-SHARE_WIDTH = 0.05  # Smallest width of the range of a share of points.
-FAR = 8  # The larger distance between nodes is this fraction of a mesh axis.
-NEIGHBOURS = (1, 8)  # Neighbours of a point at which spacing and differences are measured.
-MAX_POINTS = 2**14  # Points of a cloud whose neighbours are searched.
-NUM_BOXES = 4  # Boxes along each axis of the extent of the training clouds.
+MAX_SAMPLES = 1000  # Training samples that the range is fitted on.
+MAX_ENTRIES = 4096  # Of a vector.
+NUM_MOMENTS = 6  # Cosines along each axis of a cloud.
+EXPLAINED = 0.9999  # Share of the variance that the principal components explain, unless there are
+MAX_COMPONENTS = 50  # more than this, or
+SAMPLES_PER_COMPONENT = 5  # fewer samples per component.
+LEAST_WIDTH = 0.1  # Of the range of an entry, in units of the widest range in its field.
+WILD = 10.0  # Excess of samples that are mistakes: they do not become a component.
+ROUNDING = 1e-5  # Differences in units of the size of a field that do not count.
+LEAST_RANGE = 0.01  # Of a statistic, in units of the size of the field,
+LEAST_EXCESS = 0.01  # of the excess and of the distance.
+MAX_POINTS = 2**14  # Points of a cloud whose moments and neighbours are computed.
 NODES_AT_ONCE = 2**20
 FILE = "range.safetensors"
+FORM = "2"  # Of the file. Version 0.1 and earlier development versions wrote others.
 MAX_OTHER_BYTES = 2**24  # Of the file, besides the mesh.
 
-Features = Float64[np.ndarray, "S J"]
+STATISTICS = ("mean", "smallest value", "largest value")
+NEAREST = "distance to the nearest point"
 
 
 @dataclass(frozen=True)
@@ -76,7 +89,9 @@ class Verdict:
         return {"verdict": self.kind, "reason": self.reason, "score": self.score}
 
 
-UNKNOWN = Verdict("unknown", "the run has no training range; `cato evaluate` computes it")
+UNKNOWN = Verdict(
+    "unknown", "the run has no training range of this version; `cato evaluate` computes it"
+)
 
 
 def judge(
@@ -114,31 +129,113 @@ def broken_bound(problem: Problem, inputs: np.ndarray, coords: np.ndarray) -> st
     return ""
 
 
+class Described(NamedTuple):
+    """Samples as numbers: E statistics, and G groups of M entries."""
+
+    statistics: Float64[np.ndarray, "S E"]
+    vectors: Float64[np.ndarray, "S G M"]
+
+    def of(self, chosen: np.ndarray) -> "Described":
+        """Some of the samples."""
+        return Described(self.statistics[chosen], self.vectors[chosen])
+
+
+@dataclass(frozen=True, eq=False)
+class Patterns:
+    """What training vectors v have in common.
+
+    Attributes:
+        low: Lower ends (G, M) of the ranges of all entries.
+        high: Upper ends (G, M).
+        rounding: Differences (G, 1) that do not count.
+        mean: Training mean (G, M).
+        unit: Deviation (G, 1) of the entries of each group.
+        components: Principal components (K, G M), orthonormal, of (v − mean) / unit.
+        deviation: Their deviations (K,) over the training samples.
+    """
+
+    low: np.ndarray
+    high: np.ndarray
+    rounding: np.ndarray
+    mean: np.ndarray
+    unit: np.ndarray
+    components: np.ndarray
+    deviation: np.ndarray
+
+    @classmethod
+    def fit(cls, vectors: Float64[np.ndarray, "S G M"], rounding: np.ndarray) -> "Patterns":
+        """The patterns of training vectors."""
+        low, high = _central(vectors)
+        largest = _excess(vectors, low, high, rounding).max((1, 2))
+        usual = vectors[largest <= max(WILD, np.quantile(largest, 0.9))]
+        mean = usual.mean(0)
+        unit = np.maximum(np.sqrt(usual.var(0).mean(1, keepdims=True)), rounding)
+        z = ((usual - mean) / unit).reshape(len(usual), -1)
+        squares, left = np.linalg.eigh(z @ z.T)  # small: few samples, many entries
+        squares, left = np.maximum(squares[::-1], 0.0), left[:, ::-1]
+        needed = int((np.cumsum(squares) < EXPLAINED * squares.sum()).sum()) + 1
+        most = min(MAX_COMPONENTS, len(z) // SAMPLES_PER_COMPONENT, int((squares > 0).sum()))
+        sizes = np.sqrt(squares[: min(needed, most)])
+        components = (left[:, : len(sizes)] / sizes).T @ z
+        # As it is saved, so that a range from a file gives the same scores.
+        components = components.astype(np.float32)
+        return cls(low, high, rounding, mean, unit, components, sizes / np.sqrt(len(z)))
+
+    def excess(self, vectors: Float64[np.ndarray, "S G M"]) -> np.ndarray:
+        """How far each entry is outside its range, in units of that range."""
+        return _excess(vectors, self.low, self.high, self.rounding)
+
+    def measures(self, vectors: Float64[np.ndarray, "S G M"]) -> np.ndarray:
+        """The largest excess, the remainder Q of every group, the distance T: (S, 1 + G + 1)."""
+        z = (vectors - self.mean) / self.unit
+        along = z.reshape(len(z), -1) @ self.components.T
+        rest = z - (along @ self.components).reshape(z.shape)
+        squares = np.square(along / self.deviation).sum(1) / max(1, len(self.deviation))
+        return np.column_stack(
+            [
+                self.excess(vectors).max((1, 2)),
+                np.sqrt(np.square(rest).mean(2)),
+                np.sqrt(squares),
+            ]
+        )
+
+
+def _excess(
+    vectors: np.ndarray, low: np.ndarray, high: np.ndarray, rounding: np.ndarray
+) -> np.ndarray:
+    """How far (S, G, M) entries are outside ranges (G, M), in units of these."""
+    width = high - low
+    width = np.maximum(width, np.maximum(LEAST_WIDTH * width.max(1, keepdims=True), rounding))
+    beyond = np.maximum(low - vectors, vectors - high) - rounding
+    return np.maximum(beyond, 0.0) / width
+
+
+def _central(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The ends of the central 99 % of samples."""
+    tail = (1 - CENTRAL) / 2
+    low, high = np.quantile(values, (tail, 1 - tail), axis=0)
+    return low, high
+
+
 @dataclass(frozen=True, eq=False)
 class TrainingRange:
-    """The ranges of all features and the threshold of the score.
+    """The ranges of all statistics and measures, and the threshold of the score.
 
     Attributes:
         problem: The problem of the training samples.
         reference: The mean training mesh (*shape, D); for clouds the corners (2, D) of the extent.
-        centre: Mean (J,) of the features over the training samples.
-        unit: Their deviation (J,).
-        precision: Inverse (J, J) of their shrunk correlation matrix.
-        low: Lower ends a (J + 1,) of the ranges, the last that of the Mahalanobis distance.
-        high: Upper ends b (J + 1,).
-        width: Widths b − a (J + 1,), but not less than rounding.
+        patterns: What the training vectors have in common.
+        low: Lower ends a (J,) of statistics and measures.
+        high: Upper ends b (J,), at least rounding above the lower ones.
         threshold: Largest score of a sample that is inside.
         num_samples: Number n of scores behind the threshold.
     """
 
     problem: Problem
     reference: np.ndarray
-    centre: np.ndarray
-    unit: np.ndarray
-    precision: np.ndarray
+    patterns: Patterns
     low: np.ndarray
     high: np.ndarray
-    width: np.ndarray
     threshold: float
     num_samples: int
 
@@ -149,8 +246,10 @@ class TrainingRange:
 
     @cached_property
     def names(self) -> list[str]:
-        """The features in words."""
-        return [*_names(self.problem, self.reference), "combination of all features"]
+        """What a (J,) vector of statistics and measures has, in words."""
+        groups = [f"{name}: remainder" for name in _group_names(self.problem)]
+        statistics = [f"{name}: {what}" for name in _names(self.problem) for what in STATISTICS]
+        return [*statistics, "largest excess", *groups, "distance from the training mean"]
 
     def verdicts(self, inputs: np.ndarray, coords: np.ndarray) -> list[Verdict]:
         """Whether samples (S, *mesh, C_in), (S, *mesh, D) are inside."""
@@ -162,87 +261,93 @@ class TrainingRange:
         for first in range(0, len(inputs), step := max(1, NODES_AT_ONCE // prod(mesh))):
             part = slice(first, first + step)
             described = _describe(problem, self.reference, inputs[part], coords[part])
-            found += [self._verdict(features) for features in self._completed(described)]
+            values = self._values(described)
+            scores = _scores(values, self.low, self.high)
+            for sample in zip(scores, values, *described, strict=True):
+                found.append(self._verdict(*sample))
         return found
-
-    def _verdict(self, features: np.ndarray) -> Verdict:
-        excess = self._excess(features)
-        score = float(excess.max())
-        if score <= self.threshold:
-            return Verdict("inside", score=score)
-        # The distance is the least telling feature: named only if no other is outside.
-        worst = int(excess[:-1].argmax())
-        worst = worst if excess[worst] > self.threshold else len(excess) - 1
-        ends = f"training range {self.low[worst]:.4g} to {self.high[worst]:.4g}"
-        return Verdict("outside", f"{self.names[worst]} = {features[worst]:.4g}, {ends}", score)
-
-    def _excess(self, features: np.ndarray) -> np.ndarray:
-        """How far features are outside their ranges, in units of these; 0 inside."""
-        beyond = np.maximum(self.low - features, features - self.high)
-        return np.maximum(beyond, 0.0) / self.width
-
-    def _completed(self, described: Features) -> Float64[np.ndarray, "S J+1"]:
-        """Features with their Mahalanobis distance as the last one."""
-        z = (described - self.centre) / self.unit
-        distance = np.sqrt(np.maximum(np.einsum("sj,jk,sk->s", z, self.precision, z), 0.0))
-        return np.concatenate([described, distance[:, None]], axis=1)
 
     def scores(self, data: Dataset) -> np.ndarray:
         """The score of every sample of a dataset on the training mesh."""
-        features = self._completed(_describe_all(self.problem, self.reference, data))
-        return self._excess(features).max(axis=1)
+        described = _describe_all(self.problem, self.reference, data, np.arange(len(data)))
+        return _scores(self._values(described), self.low, self.high).max(1)
+
+    def _values(self, described: Described) -> Float64[np.ndarray, "S J"]:
+        """Statistics and measures of samples."""
+        measures = self.patterns.measures(described.vectors)
+        return np.concatenate([described.statistics, measures], axis=1)
+
+    def _verdict(
+        self, scores: np.ndarray, values: np.ndarray, statistics: np.ndarray, vector: np.ndarray
+    ) -> Verdict:
+        score = float(scores.max())
+        if score <= self.threshold:
+            return Verdict("inside", score=score)
+        # What says most comes first: statistics, then one node, then remainders and distance.
+        first, last = len(statistics), len(statistics) + 1
+        if scores[:first].max() > self.threshold:
+            worst = int(scores[:first].argmax())
+        elif scores[first] > self.threshold:
+            return Verdict("outside", self._entry_reason(vector), score)
+        else:
+            worst = last + int(scores[last:].argmax())
+        ends = f"training range {self.low[worst]:.4g} to {self.high[worst]:.4g}"
+        return Verdict("outside", f"{self.names[worst]} = {values[worst]:.4g}, {ends}", score)
+
+    def _entry_reason(self, vector: Float64[np.ndarray, "G M"]) -> str:
+        """The entry of a vector that is furthest outside its range, in words."""
+        patterns, problem = self.patterns, self.problem
+        worst = np.unravel_index(patterns.excess(vector[None]).argmax(), vector.shape)
+        value, low, high = (x[worst] for x in (vector, patterns.low, patterns.high))
+        if problem.geometry == "cloud":
+            moment = np.unravel_index(int(worst[1]), (NUM_MOMENTS,) * problem.dimension)
+            place = f": cosine moment {', '.join(map(str, moment))}"
+        else:
+            node = self.reference[_kept(problem)].reshape(-1, problem.dimension)[worst[1]]
+            place = f" at ({', '.join(f'{x:.3g}' for x in node)})"
+        name = f"{_group_names(problem)[worst[0]]}{place}"
+        return f"{name} = {value:.4g}, training range there {low:.4g} to {high:.4g}"
 
 
 def fit_range(train: Dataset, validation: Dataset | None) -> TrainingRange | None:
     """The range of training samples; None for too few, or values too large to describe."""
     if len(train) < MIN_SAMPLES:
         return None
-    problem = train.problem
-    reference = _reference(train)
-    described = _describe_all(problem, reference, train)
+    problem, reference = train.problem, _reference(train)
+    some = np.arange(0, len(train), ceil(len(train) / MAX_SAMPLES))
+    described = _describe_all(problem, reference, train, some)
     with np.errstate(over="ignore", invalid="ignore"):
-        if not np.isfinite(described.std(0)).all():
+        if not all(np.isfinite(np.square(numbers)).all() for numbers in described):
             return None
-    least = _least_widths(problem, reference, described)
-    folds = np.arange(len(train)) % NUM_FOLDS
-    # Distances of samples from a mean and correlation that they are not part of.
-    distance = np.empty(len(train))
-    for fold in range(NUM_FOLDS):
-        others = _fit(problem, reference, described[folds != fold], None, least)
-        distance[folds == fold] = others._completed(described[folds == fold])[:, -1]
-    scores = []
-    for fold in range(NUM_FOLDS):
-        is_other = folds != fold
-        part = _fit(problem, reference, described[is_other], distance[is_other], least)
-        scores.append(part._excess(part._completed(described[~is_other])).max(axis=1))
-    found = _fit(problem, reference, described, distance, least)
+    rounding = _rounding(problem, reference, described.statistics)
+    of_groups = rounding
+    if problem.geometry == "cloud":  # the moments of the points have no unit
+        of_groups = np.append(ROUNDING, rounding[: problem.num_inputs])
+    of_groups = of_groups[:, None]
+    patterns = Patterns.fit(described.vectors, of_groups)
+    fold = np.arange(len(some)) % NUM_FOLDS
+    measures = np.empty((len(some), len(of_groups) + 2))
+    for left_out in range(NUM_FOLDS):
+        others = Patterns.fit(described.vectors[fold != left_out], of_groups)
+        measures[fold == left_out] = others.measures(described.vectors[fold == left_out])
+    values = np.concatenate([described.statistics, measures], axis=1)
+    of_measures = [LEAST_EXCESS, *(of_groups / patterns.unit)[:, 0], LEAST_EXCESS]
+    of_statistics = np.repeat(LEAST_RANGE / ROUNDING * rounding, len(STATISTICS))
+    least = np.append(of_statistics, of_measures)
+    low, high = _central(values)
+    middle, half = (low + high) / 2, np.maximum(high - low, least) / 2
+    low, high = middle - half, middle + half
+    found = TrainingRange(problem, reference, patterns, low, high, np.inf, 0)
+    scores = _scores(values, low, high).max(1)
     if validation is not None and len(validation):
-        scores.append(found.scores(validation))
-    ordered = np.sort(np.concatenate(scores))
-    threshold = max(LEAST_THRESHOLD, float(ordered[_rank(len(ordered)) - 1]))
-    return replace(found, threshold=threshold, num_samples=len(ordered))
+        scores = np.append(scores, found.scores(validation))
+    threshold = max(1.0, float(np.sort(scores)[_rank(len(scores)) - 1]))
+    return replace(found, threshold=threshold, num_samples=len(scores))
 
 
-def _fit(
-    problem: Problem,
-    reference: np.ndarray,
-    described: Features,
-    distance: np.ndarray | None,
-    least: np.ndarray,
-) -> TrainingRange:
-    """Ranges of features (S, J) and of their distances, if these are known; no threshold yet."""
-    centre, unit = described.mean(0), np.maximum(described.std(0), least)
-    z = (described - centre) / unit
-    num_samples, num_features = described.shape
-    shrinkage = num_features / (num_features + num_samples)
-    correlation = (1 - shrinkage) * z.T @ z / num_samples + shrinkage * np.eye(num_features)
-    tail = (1 - CENTRAL) / 2
-    low, high = np.quantile(described, (tail, 1 - tail), axis=0)
-    furthest = 0.0 if distance is None else float(np.quantile(distance, CENTRAL))
-    low, high = np.append(low, 0.0), np.append(high, furthest)
-    width = np.maximum(high - low, np.append(least, 1.0))
-    precision = np.linalg.inv(correlation)
-    return TrainingRange(problem, reference, centre, unit, precision, low, high, width, np.inf, 0)
+def _scores(values: Float64[np.ndarray, "S J"], low: np.ndarray, high: np.ndarray) -> np.ndarray:
+    """Scores (S, J) by each statistic and measure: 0 in the middle, 1 at either end."""
+    return np.abs(2 * values - low - high) / (high - low)
 
 
 def _rank(count: int) -> int:
@@ -261,172 +366,99 @@ def _reference(train: Dataset) -> np.ndarray:
     return mean.astype(np.float32).reshape(*train.problem.shape, -1)
 
 
-# Features.
+# The numbers that describe a sample.
 
 
-def _describe_all(problem: Problem, reference: np.ndarray, data: Dataset) -> Features:
-    """The features of all samples of a dataset."""
+def _describe_all(
+    problem: Problem, reference: np.ndarray, data: Dataset, chosen: np.ndarray
+) -> Described:
+    """Chosen samples of a dataset."""
     found = []
-    for first in range(0, len(data), step := max(1, NODES_AT_ONCE // problem.num_nodes)):
-        batch = data.batch(slice(first, first + step))
+    step = max(1, NODES_AT_ONCE // problem.num_nodes)
+    for first in range(0, len(chosen), step):
+        batch = data.batch(chosen[first : first + step].tolist())
         coords, inputs = batch.coords.numpy(), batch.inputs.numpy()
         if batch.mask is not None:
             for x, a, kept in zip(coords, inputs, batch.mask.numpy(), strict=True):
                 found.append(_describe(problem, reference, a[kept][None], x[kept][None]))
             continue
-        mesh = (len(inputs), *problem.shape, -1)
-        inputs = inputs.reshape(*mesh[:-1], problem.num_inputs)
-        found.append(_describe(problem, reference, inputs, coords.reshape(mesh)))
-    return np.concatenate(found)
+        mesh = (len(inputs), *problem.shape)
+        inputs, coords = inputs.reshape(*mesh, problem.num_inputs), coords.reshape(*mesh, -1)
+        found.append(_describe(problem, reference, inputs, coords))
+    return Described(*(np.concatenate(numbers) for numbers in zip(*found, strict=True)))
 
 
 def _describe(
     problem: Problem, reference: np.ndarray, inputs: np.ndarray, coords: np.ndarray
-) -> Features:
-    """The features of samples on a mesh, in the order of `_names`."""
+) -> Described:
+    """Samples (S, *mesh, C_in), (S, *mesh, D)."""
     inputs, coords = inputs.astype(np.float64), coords.astype(np.float64)
     if problem.geometry == "cloud":
-        pairs = zip(inputs, coords, strict=True)
-        return np.stack([_of_cloud(reference, values, nodes) for values, nodes in pairs])
-    fields = np.concatenate([_with_change(problem, inputs), coords - reference], axis=-1)
-    features = _of_fields(fields, problem.periodic)
-    if problem.geometry == "grid":
-        return features
-    return np.concatenate([features, _folded_share(coords)[:, None]], axis=1)
+        pairs = [_describe_cloud(reference, *pair) for pair in zip(inputs, coords, strict=True)]
+        return Described(*(np.stack(numbers) for numbers in zip(*pairs, strict=True)))
+    fields = np.moveaxis(np.concatenate([inputs, coords - reference], axis=-1), -1, 1)
+    vectors = fields[:, :, *_kept(problem)].reshape(*fields.shape[:2], -1)
+    return Described(_statistics(fields.reshape(*fields.shape[:2], -1)), vectors)
 
 
-def _with_change(problem: Problem, inputs: np.ndarray) -> np.ndarray:
-    """Inputs, and for a rollout the difference of the two newest frames."""
-    if not _has_change(problem):
-        return inputs
-    size = problem.num_outputs
-    return np.concatenate([inputs, inputs[..., -size:] - inputs[..., -2 * size : -size]], axis=-1)
-
-
-def _has_change(problem: Problem) -> bool:
-    return problem.time == "rollout" and problem.num_inputs >= 2 * problem.num_outputs
-
-
-def _of_fields(fields: np.ndarray, periodic: tuple[bool, ...]) -> Features:
-    """The features of every channel of (S, *shape, C) fields, channel by channel."""
-    axes = tuple(range(1, fields.ndim - 1))
-    found = [fields.mean(axes), fields.std(axes), fields.min(axes), fields.max(axes)]
-    for axis, wraps in zip(axes, periodic, strict=True):
-        for distance in _distances(num_nodes := fields.shape[axis]):
-            change = np.roll(fields, -distance, axis) - fields
-            if not wraps:
-                change = np.take(change, range(num_nodes - distance), axis)
-            found.append(np.sqrt(np.square(change).mean(axes)))
-    return np.stack(found, axis=-1).reshape(len(fields), -1)
-
-
-def _distances(num_nodes: int) -> tuple[int, int]:
-    """The distances along an axis at which nodes are compared."""
-    return 1, max(2, num_nodes // FAR)
-
-
-def _folded_share(coords: np.ndarray) -> np.ndarray:
-    """Share of the cells of meshes (S, *shape, D) that are turned over, by their first corners."""
-    num_axes = coords.shape[-1]
-    inner = tuple(slice(None, -1) for _ in range(num_axes))
-    edges = [
-        np.diff(coords, axis=axis + 1)[
-            (slice(None), *inner[:axis], slice(None), *inner[axis + 1 :])
-        ]
-        for axis in range(num_axes)
-    ]
-    volume = np.linalg.det(np.stack(edges, axis=-1)).reshape(len(coords), -1)
-    positive = (volume > 0).mean(1)
-    return np.minimum(positive, (volume < 0).mean(1))
-
-
-def _of_cloud(reference: np.ndarray, inputs: np.ndarray, coords: np.ndarray) -> np.ndarray:
-    """The features of one cloud of (N, D) points with (N, C) inputs."""
+def _describe_cloud(reference: np.ndarray, inputs: np.ndarray, coords: np.ndarray) -> Described:
+    """One cloud of (N, D) points with (N, C_in) inputs, without the axis of samples."""
+    every = ceil(len(coords) / MAX_POINTS)
+    some, values = coords[::every], inputs[::every]
     low, high = reference
-    extent = np.where(high > low, high - low, 1.0)
-    box = np.clip((NUM_BOXES * (coords - low) / extent).astype(int), 0, NUM_BOXES - 1)
-    flat = np.ravel_multi_index(tuple(box.T), (NUM_BOXES,) * len(extent))
-    shares = np.bincount(flat, minlength=NUM_BOXES ** len(extent)) / len(coords)
-    some = np.arange(0, len(coords), ceil(len(coords) / MAX_POINTS))
-    # The nearest point is the point itself; a cloud may have fewer points than neighbours asked.
-    ranks = [min(k, len(coords) - 1) + 1 for k in NEIGHBOURS]
-    away, near = (a.reshape(len(some), -1) for a in cKDTree(coords).query(coords[some], ranks))
-    change = np.square(inputs[near] - inputs[some][:, None]).mean(0)
-    everything = [
-        *([len(coords)], coords.mean(0), coords.std(0), coords.min(0), coords.max(0), shares),
-        *(away.mean(0), away.std(0), away.max(0)),
-        *(inputs.mean(0), inputs.std(0), inputs.min(0), inputs.max(0), np.sqrt(change).ravel()),
-    ]
-    return np.concatenate(everything)
+    angle = np.pi * (some - low) / np.where(high > low, high - low, 1.0)
+    cosines = np.ones((len(some), 1))
+    for axis in range(coords.shape[1]):
+        factor = np.cos(angle[:, axis, None] * np.arange(NUM_MOMENTS))
+        cosines = (cosines[:, :, None] * factor[:, None]).reshape(len(some), -1)
+    weights = np.concatenate([np.ones((len(some), 1)), values], axis=1)
+    # The nearest point is the point itself; a cloud may be a single point.
+    nearest = cKDTree(coords).query(some, [min(2, len(coords))])[0]
+    statistics = [_statistics(a.T[None])[0] for a in (inputs, coords, nearest)]
+    return Described(np.concatenate(statistics), weights.T @ cosines / len(some))
 
 
-# Names and smallest widths, in the order of the features.
+def _statistics(fields: Float64[np.ndarray, "S C N"]) -> Float64[np.ndarray, "S E"]:
+    """`STATISTICS` of every field, field by field."""
+    found = np.stack([fields.mean(-1), fields.min(-1), fields.max(-1)], axis=-1)
+    return found.reshape(len(fields), -1)
 
-STATISTICS = ("mean", "spread", "smallest value", "largest value")
+
+def _kept(problem: Problem) -> tuple[slice, ...]:
+    """The nodes whose values are entries of a vector, along each mesh axis."""
+    every, num_fields = 1, problem.num_inputs + problem.dimension
+    while num_fields * prod(ceil(n / every) for n in problem.shape) > MAX_ENTRIES:
+        every += 1
+    return (slice(None, None, every),) * len(problem.shape)
 
 
-def _names(problem: Problem, reference: np.ndarray) -> list[str]:
+def _rounding(
+    problem: Problem, reference: np.ndarray, statistics: Float64[np.ndarray, "S E"]
+) -> Float64[np.ndarray, " C"]:
+    """The differences of each field that do not count."""
+    _, smallest, largest = np.moveaxis(statistics.reshape(len(statistics), -1, 3), -1, 0)
+    low, high = _central(smallest)[0], _central(largest)[1]
+    # Of float32, a little more than its last digit.
+    size = np.maximum(high - low, 0.1 * np.maximum(np.abs(low), np.abs(high)))
+    extent = np.ptp(reference.reshape(-1, problem.dimension), axis=0)
+    size[problem.num_inputs :][: problem.dimension] = extent
+    return ROUNDING * np.where(size > 0, size, 1.0)
+
+
+def _names(problem: Problem) -> list[str]:
+    """The fields in words."""
     words, coords = view_of(problem).names, channel_names(problem)["coords"]
     inputs = [words.get(name, name) for name in problem.inputs]
     if problem.geometry == "cloud":
-        return _cloud_names(reference, inputs, coords)
-    changes = [
-        f"change over {distance} node{'s' if distance > 1 else ''} along axis {axis + 1}"
-        for axis, num_nodes in enumerate(problem.shape)
-        for distance in _distances(num_nodes)
-    ]
-    newest = problem.outputs if _has_change(problem) else ()
-    inputs += [f"newest change of {words.get(name, name)}" for name in newest]
-    fields = [*inputs, *(f"displacement of the mesh along {name}" for name in coords)]
-    names = [f"{field}: {what}" for field in fields for what in (*STATISTICS, *changes)]
-    return names + ["mesh: share of folded cells"] * (problem.geometry == "mesh")
+        return [*inputs, *(f"points, {name}" for name in coords), NEAREST]
+    return [*inputs, *(f"displacement of the mesh along {name}" for name in coords)]
 
 
-def _cloud_names(reference: np.ndarray, inputs: list[str], coords: tuple[str, ...]) -> list[str]:
-    edges = np.linspace(reference[0], reference[1], NUM_BOXES + 1)
-    boxes = [
-        ", ".join(
-            f"{name} {edges[k, d]:.3g} to {edges[k + 1, d]:.3g}"
-            for d, (name, k) in enumerate(zip(coords, box, strict=True))
-        )
-        for box in np.ndindex(*(NUM_BOXES,) * len(coords))
-    ]
-    of_spacing = [f"{what} distance to neighbour" for what in ("mean", "spread of the", "largest")]
-    return [
-        "points: number",
-        *(f"points: {what} of {name}" for what in STATISTICS for name in coords),
-        *(f"points: share with {box}" for box in boxes),
-        *(f"points: {what} {k}" for what in of_spacing for k in NEIGHBOURS),
-        *(f"{name}: {what}" for what in STATISTICS for name in inputs),
-        *(f"{name}: change to neighbour {k}" for k in NEIGHBOURS for name in inputs),
-    ]
-
-
-def _least_widths(problem: Problem, reference: np.ndarray, described: Features) -> np.ndarray:
-    """The smallest width of the range of every feature: differences below it are rounding."""
-    largest = np.quantile(np.abs(described), (1 + CENTRAL) / 2, axis=0)
-    largest = np.where(largest > 0, largest, 1.0)
-    extent = np.ptp(reference.reshape(-1, problem.dimension), axis=0)
-    extent = np.where(extent > 0, extent, 1.0)
-    num_inputs, num_coords = problem.num_inputs, problem.dimension
+def _group_names(problem: Problem) -> list[str]:
+    """The groups of a vector in words."""
     if problem.geometry == "cloud":
-        num_stats, num_changes = len(STATISTICS), len(NEIGHBOURS)
-        of_inputs = largest[len(largest) - num_inputs * (num_stats + num_changes) :]
-        sizes = of_inputs[: num_stats * num_inputs].reshape(num_stats, num_inputs).max(0)
-        return np.concatenate(
-            [
-                described[:, 0].mean(keepdims=True),
-                ROUNDING * np.tile(extent, num_stats),
-                np.full(NUM_BOXES**num_coords, SHARE_WIDTH),
-                np.full(3 * num_changes, ROUNDING * extent.max()),
-                ROUNDING * np.tile(sizes, num_stats + num_changes),
-            ]
-        )
-    per_field = len(STATISTICS) + 2 * len(problem.shape)
-    num_inputs += problem.num_outputs * _has_change(problem)
-    sizes = largest[: per_field * num_inputs].reshape(num_inputs, per_field).max(1)
-    sizes = np.repeat(np.concatenate([sizes, extent]), per_field)
-    return np.append(ROUNDING * sizes, [SHARE_WIDTH] * (problem.geometry == "mesh"))
+        return ["points", *_names(problem)[: problem.num_inputs]]
+    return _names(problem)
 
 
 def _by(sizes: tuple[int, ...]) -> str:
@@ -435,36 +467,42 @@ def _by(sizes: tuple[int, ...]) -> str:
 
 # The file in a run folder.
 
-ARRAYS = ("reference", "centre", "unit", "precision", "low", "high", "width")
+OF_PATTERNS = tuple(field.name for field in fields(Patterns))
+ARRAYS = ("reference", "low", "high")
 
 
 def save_range(folder: Path, known: TrainingRange, owner: str) -> None:
     """Save a range in the folder of a run, whose id is its owner, see `cato.files`."""
     about = {
+        "form": FORM,
         "threshold": repr(known.threshold),
         "num_samples": str(known.num_samples),
         "checksum": BLANK,
     }
-    arrays = {name: np.ascontiguousarray(getattr(known, name)) for name in ARRAYS}
+    arrays = {name: getattr(known, name) for name in ARRAYS}
+    arrays |= {f"patterns.{name}": getattr(known.patterns, name) for name in OF_PATTERNS}
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     with atomic_write(folder / FILE) as temporary:
         temporary.write_bytes(seal_tensors(save(arrays, about), FILE, owner))
 
 
 def load_range(folder: Path, problem: Problem, owner: str) -> TrainingRange | None:
-    """The range in a run folder; None if there is none."""
+    """The range in a run folder; None if there is none, or one of an earlier form."""
     path = folder / FILE
     max_bytes = MAX_OTHER_BYTES + 8 * problem.num_nodes * problem.dimension
     try:
         content, about = read_sealed_tensors(path, owner, max_bytes)
+        if about.get("form") != FORM:
+            return None
         arrays = load(content)
-        threshold, num_samples = float(about["threshold"]), int(about["num_samples"])
         known = TrainingRange(
             problem,
+            patterns=Patterns(*(arrays[f"patterns.{name}"] for name in OF_PATTERNS)),
             **{name: arrays[name] for name in ARRAYS},
-            threshold=threshold,
-            num_samples=num_samples,
+            threshold=float(about["threshold"]),
+            num_samples=int(about["num_samples"]),
         )
-        _check(known)
+        _check(known, arrays)
     except FileNotFoundError:
         return None
     except (OSError, SafetensorError, *DAMAGED) as error:
@@ -472,20 +510,32 @@ def load_range(folder: Path, problem: Problem, owner: str) -> TrainingRange | No
     return known
 
 
-def _check(known: TrainingRange) -> None:
+def _check(known: TrainingRange, arrays: dict[str, np.ndarray]) -> None:
     """Raise a `ValueError` if the arrays of a range do not fit its problem or each other."""
-    problem = known.problem
+    problem, patterns = known.problem, known.patterns
     is_cloud = problem.geometry == "cloud"
     mesh = (2, problem.dimension) if is_cloud else (*problem.shape, problem.dimension)
-    if known.reference.shape != mesh:
-        raise ValueError(f"mesh {known.reference.shape} instead of {mesh}")
-    num = len(known.names) - 1
-    for name, size in (("centre", num), ("unit", num), ("low", num + 1), ("high", num + 1)):
-        if getattr(known, name).shape != (size,):
-            raise ValueError(f"{name} of shape {getattr(known, name).shape} instead of ({size},)")
-    if known.width.shape != (num + 1,) or known.precision.shape != (num, num):
-        raise ValueError("widths of another shape")
-    if not all(np.isfinite(getattr(known, name)).all() for name in ARRAYS):
-        raise ValueError("values that are not finite")
-    if not (known.width > 0).all() or not known.threshold > 0 or known.num_samples < 1:
-        raise ValueError("a width or threshold that is not positive")
+    kept = [ceil(n / _kept(problem)[0].step) for n in problem.shape]
+    groups = len(_group_names(problem))
+    entries = NUM_MOMENTS**problem.dimension if is_cloud else prod(kept)
+    count = len(patterns.deviation)
+    expected: dict[str, tuple[int, ...]] = {
+        "reference": mesh,
+        "low": (len(known.names),),
+        "high": (len(known.names),),
+    }
+    shapes: dict[str, tuple[int, ...]]
+    shapes = dict.fromkeys(("low", "high", "mean"), (groups, entries))
+    shapes |= dict.fromkeys(("rounding", "unit"), (groups, 1))
+    shapes |= {"components": (count, groups * entries), "deviation": (count,)}
+    expected |= {f"patterns.{name}": shape for name, shape in shapes.items()}
+    for name, shape in expected.items():
+        if arrays[name].shape != shape:
+            raise ValueError(f"{name} of shape {arrays[name].shape} instead of {shape}")
+        if not np.isfinite(arrays[name]).all():
+            raise ValueError(f"{name} has values that are not finite")
+    positive = (known.high - known.low, patterns.rounding, patterns.unit, patterns.deviation)
+    if not all((array > 0).all() for array in positive):
+        raise ValueError("a width that is not positive")
+    if not known.threshold > 0 or known.num_samples < 1:
+        raise ValueError("a threshold that is not positive")

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset
-from cato.data.normalise import Normaliser, deviations, index_coords
+from cato.data.normalise import Normaliser, index_coords
+from cato.data.statistics import deviations
 from cato.errors import InputError
 from cato.models.baselines.f_fno import FFNO
 from cato.models.baselines.fno import FNO

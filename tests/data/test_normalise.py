@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from cato.data.dataset import Dataset
+from cato.data.dataset import Dataset, InMemory
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
 from cato.problem import Problem
@@ -25,7 +25,7 @@ def dataset(
     shape = (num_samples, time, num_nodes, 1) if time else (num_samples, num_nodes, 1)
     targets = 3 + 5 * torch.randn(shape, generator=generator)
     coords = torch.rand(num_samples, num_nodes, 2, generator=generator)
-    return Dataset(problem, coords, inputs, targets, mask)
+    return InMemory(problem, coords, inputs, targets, mask)
 
 
 def encode(normaliser: Normaliser, inputs: Tensor) -> Tensor:
@@ -87,7 +87,8 @@ def test_padding_does_not_count() -> None:
 
 def test_padding_does_not_count_with_time() -> None:
     mask = torch.arange(9) < 6
-    data = dataset(torch.ones(5, 9, 2), mask=mask.expand(5, 9), time=4)
+    problem = replace(CLOUD, time="conditioned", num_steps=4)
+    data = dataset(torch.ones(5, 9, 2), problem, mask=mask.expand(5, 9), time=4)
     kept = data.targets[:, :, :6]
     mean = Normaliser.fit(data).get_buffer("outputs_mean")
     torch.testing.assert_close(mean, kept.mean((0, 1, 2)))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from cato.benchmarks.darcy.solver import solve_darcy
-from cato.data.dataset import Batch, Dataset
+from cato.data.dataset import Batch, Dataset, InMemory
 from cato.data.symmetry import draw, mapped, require_symmetric
 from cato.errors import InputError
 from cato.problem import Problem
@@ -56,7 +56,7 @@ def test_all_maps_are_drawn():
 def grid(problem: Problem, *lines: np.ndarray) -> Dataset:
     coords = np.stack(np.meshgrid(*lines, indexing="ij"), -1).reshape(-1, len(lines))
     values = np.ones((2, len(coords), 1))
-    return Dataset(
+    return InMemory(
         problem, torch.from_numpy(coords).float(), *(torch.from_numpy(values).float(),) * 2
     )
 

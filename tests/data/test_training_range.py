@@ -11,12 +11,14 @@ from scipy.stats import binom
 
 from cato.benchmarks import BENCHMARKS
 from cato.benchmarks.contract import Bound
-from cato.data.dataset import Dataset
+from cato.data.dataset import Dataset, InMemory
 from cato.data.training_range import (
     FALSE_ALARMS,
     FILE,
+    FORM,
     MIN_SAMPLES,
     UNKNOWN,
+    Patterns,
     fit_range,
     judge,
     load_range,
@@ -103,7 +105,7 @@ def test_false_alarms_are_as_rare_as_promised(fitted, name):
 
 def test_a_range_that_is_too_narrow_would_be_found(fitted):
     problem, known, inputs, coords = fitted["field"]
-    narrow = replace(known, high=known.high - 0.3 * known.width)
+    narrow = replace(known, threshold=0.7 * known.threshold)
     alarms = kinds(narrow, problem, inputs, coords) == "outside"
     assert alarms.sum() > binom(COUNTS["test"], 2 * FALSE_ALARMS).ppf(0.999)
 
@@ -112,7 +114,7 @@ STRIPES = np.where(np.arange(SIZE) < SIZE - 1, (-1.0) ** np.arange(SIZE), 0.0)[:
 CHANGES = {
     "twice as large": ("field", lambda a, x: (2 * a, x), "a: "),
     "another sign": ("field", lambda a, x: (-a, x), "a: "),
-    "rougher": ("field", lambda a, x: (a + STRIPES, x), "change over 1 node along axis 1"),
+    "rougher": ("field", lambda a, x: (a + STRIPES, x), "a: remainder"),
     "smoother": ("field", lambda a, x: (a.mean((1, 2), keepdims=True) + 0 * a, x), "a: "),
     "on a turned grid": ("field", lambda a, x: (a, x[..., ::-1]), "mesh along x1"),
     "on a shifted grid": ("field", lambda a, x: (a, x + 0.001), "displacement of the mesh"),
@@ -120,10 +122,10 @@ CHANGES = {
     "three times as deformed": ("shape", lambda a, x: (a, NODES + 3 * (x - NODES)), "mesh along"),
     "turned": ("shape", lambda a, x: (a, np.stack([-x[..., 1], x[..., 0]], -1)), "mesh along"),
     "folded": ("shape", lambda a, x: (a, _folded(x)), "mesh"),
-    "a frame repeated": ("vortex", lambda a, x: (a[..., [0, 0, 0]], x), "combination of all"),
+    "a frame repeated": ("vortex", lambda a, x: (a[..., [0, 0, 0]], x), "w3: remainder"),
     "an offset": ("vortex", lambda a, x: (a + 5, x), "w1: "),
-    "in half of the domain": ("cloud", lambda a, x: (a, 0.5 * x), "points: "),
-    "half of the points": ("cloud", lambda a, x: (a[:, ::2], x[:, ::2]), "points: "),
+    "in half of the domain": ("cloud", lambda a, x: (a, 0.5 * x), "points, x"),
+    "half of the points": ("cloud", lambda a, x: (a[:, ::2], x[:, ::2]), "nearest point"),
     "other values": ("cloud", lambda a, x: (3 * a, x), "a: "),
     "noisy": ("cloud", lambda a, x: (a + (-1.0) ** np.arange(60)[:, None], x), "a: "),
 }
@@ -146,11 +148,41 @@ def test_other_inputs_are_found_and_named(fitted, change):
     assert not any(verdict.has_band for verdict in outside)
 
 
+def test_a_mild_deformation_is_found_by_the_nodes_where_statistics_do_not_show_it(fitted):
+    """Half as much again: no mean, smallest or largest displacement need be unusual."""
+    problem, known, inputs, coords = fitted["shape"]
+    mild = NODES + 1.5 * (coords - NODES)
+    statistics = known.low.size - known.patterns.mean.shape[0] - 2
+    by_statistics = replace(
+        known,
+        low=np.append(known.low[:statistics], np.full(len(known.low) - statistics, -1e9)),
+        high=np.append(known.high[:statistics], np.full(len(known.low) - statistics, 1e9)),
+    )
+    found, blunt = (
+        (kinds(which, problem, inputs, mild) == "outside").mean()
+        for which in (known, by_statistics)
+    )
+    assert found > 0.6
+    assert found > 1.2 * blunt
+
+
+def test_distance_is_that_of_mahalanobis_in_the_space_of_the_training_samples():
+    """Vectors that a few directions span: nothing remains, and T is the whitened norm."""
+    rng = np.random.default_rng(0)
+    directions, deviation = np.linalg.qr(rng.standard_normal((40, 3)))[0].T, [5.0, 2.0, 0.5]
+    drawn = rng.standard_normal((100, 3))
+    vectors = (deviation * drawn @ directions)[:, None]
+    patterns = Patterns.fit(vectors, np.full((1, 1), 1e-9))
+    _, remainder, distance = patterns.measures(vectors).T
+    assert len(patterns.deviation) == 3
+    assert remainder.max() < 1e-5
+    centred = drawn - drawn.mean(0)
+    precision = np.linalg.inv(np.cov(drawn.T, bias=True))
+    expected = np.einsum("si,ij,sj->s", centred, precision, centred) / 3
+    np.testing.assert_allclose(distance**2, expected, rtol=1e-4)
+
+
 def test_what_does_not_matter_does_not_matter(fitted):
-    problem, known, inputs, coords = fitted["vortex"]
-    moved = judge(known, problem, np.roll(inputs, 5, 1), coords)
-    for before, after in zip(judge(known, problem, inputs, coords), moved, strict=True):
-        assert after.score == pytest.approx(before.score, abs=1e-5)
     problem, known, inputs, coords = fitted["cloud"]
     order = np.random.default_rng(3).permutation(60)
     moved = judge(known, problem, inputs[:, order], coords[:, order])
@@ -227,8 +259,8 @@ def test_padding_of_clouds_does_not_count():
     mask = np.arange(70) < np.full((40, 1), 60)
     data = Dataset.from_arrays(padded, more[1], more[0], np.ones((40, 70, 1)), mask=mask)
     masked = fit_range(data, None)
-    np.testing.assert_allclose(masked.low, plain.low, rtol=1e-12)
-    np.testing.assert_allclose(masked.high, plain.high, rtol=1e-12)
+    np.testing.assert_allclose(masked.low, plain.low, rtol=1e-9)
+    np.testing.assert_allclose(masked.high, plain.high, rtol=1e-9)
 
 
 def test_tiny_clouds_and_lines_have_a_range():
@@ -303,12 +335,13 @@ def test_a_range_from_a_file_gives_the_same_verdicts(fitted, name, tmp_path):
     [
         lambda path, arrays: path.write_bytes(path.read_bytes()[:-9]),
         lambda path, arrays: path.write_bytes(b""),
-        lambda path, arrays: save_file(arrays, path),  # without the threshold
-        lambda path, arrays: save_file(arrays, path, {"threshold": "nan", "num_samples": "3"}),
-        lambda path, arrays: save_file(arrays, path, {"threshold": "1", "num_samples": "x"}),
+        lambda path, arrays: _save(path, arrays, threshold=""),
+        lambda path, arrays: _save(path, arrays, threshold="nan"),
+        lambda path, arrays: _save(path, arrays, num_samples="x"),
         lambda path, arrays: _save(path, arrays | {"low": arrays["low"][:-1]}),
-        lambda path, arrays: _save(path, arrays | {"width": 0 * arrays["width"]}),
-        lambda path, arrays: _save(path, arrays | {"centre": np.nan * arrays["centre"]}),
+        lambda path, arrays: _save(path, arrays | {"high": arrays["low"]}),
+        lambda path, arrays: _save(path, arrays | {MEAN: np.nan * arrays[MEAN]}),
+        lambda path, arrays: _save(path, {name: arrays[name] for name in arrays if name != MEAN}),
         lambda path, arrays: _save(path, arrays | {"reference": arrays["reference"][1:]}),
     ],
 )
@@ -321,13 +354,25 @@ def test_a_damaged_file_is_refused_in_one_line(fitted, damage, tmp_path):
     assert "\n" not in str(error.value)
 
 
-def _save(path, arrays):
-    save_file(arrays, path, {"threshold": "0.1", "num_samples": "3"})
+MEAN = "patterns.mean"
+
+
+def _save(path, arrays, **about):
+    about = {"form": FORM, "threshold": "0.1", "num_samples": "3"} | about
+    save_file(arrays, path, about)
+
+
+def test_a_file_of_an_earlier_form_is_no_range_of_this_version(fitted, tmp_path):
+    problem, known, _, _ = fitted["field"]
+    save_range(tmp_path, known, "")
+    _save(tmp_path / FILE, load_file(tmp_path / FILE), form="1")
+    assert load_range(tmp_path, problem, "") is None
+    assert "this version; `cato evaluate` computes it" in UNKNOWN.reason
 
 
 def test_scores_of_a_dataset_are_those_of_its_samples(fitted):
     problem, known, inputs, coords = fitted["shape"]
-    data = Dataset(
+    data = InMemory(
         problem,
         torch.from_numpy(coords).flatten(1, 2),
         torch.from_numpy(inputs).flatten(1, 2),
