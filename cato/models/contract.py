@@ -6,14 +6,17 @@ converts from and to physical units.
 """
 
 from abc import ABC, abstractmethod
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from cato.errors import InputError
 from cato.models.shapes import Coords, Features, Mask, Shape, Times
+from cato.partition import WHOLE, Partition
 from cato.problem import Problem
 
 
@@ -71,6 +74,7 @@ class Operator(nn.Module, ABC):
         self.problem = problem  # later calls may differ from it in `shape` only
         self.blocks, self.flux_head = (), None
         self.chart, self.chart_kind = None, None
+        self.partition = WHOLE
 
     def forward(
         self,
@@ -115,6 +119,25 @@ class Operator(nn.Module, ABC):
         """The weight matrices inside the network, which Muon may optimise: those of `hidden`."""
         named = self.named_parameters()
         return [p for name, p in named if p.ndim == 2 and name.split(".")[0] in self.hidden]
+
+    def spread_over(self, partition: Partition) -> None:
+        """Compute on the slab of a partition from now on: all nodes are those of the slab."""
+        raise InputError(
+            f"{self.title} cannot be spread over processes, only CATO on grids and meshes can; "
+            f"leave out --train.mesh-parallel"
+        )
+
+    def rematerialise(self) -> None:
+        """Keep only what enters a block for the backward pass, which computes the rest again."""
+        if not self.blocks:
+            raise InputError(
+                f"{self.title} does not consist of equal blocks to recompute; leave out "
+                f"--train.remat"
+            )
+        # No model draws random numbers in its forward pass.
+        again = partial(checkpoint, use_reentrant=False, preserve_rng_state=False)
+        for block in self.blocks:
+            block.forward = partial(again, block.forward)
 
     def freeze(self) -> None:
         """Precompute what depends on the weights only. Called before an export."""

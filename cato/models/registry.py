@@ -46,9 +46,14 @@ MODELS: dict[str, type[Operator]] = {
     "saot": SAOT,
 }
 
+OUTSIDE: dict[str, type[Operator]] = {}
+"""Models that are not part of the library, added by the program that trains them."""
+
 
 def model_class(name: str) -> type[Operator]:
     """The class of a model; an unknown name is an error that lists the known ones."""
+    if name in OUTSIDE:
+        return OUTSIDE[name]
     if name not in MODELS:
         raise InputError(f"unknown model {name!r}; choose one of {', '.join(MODELS)}")
     return MODELS[name]

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from cato.errors import InputError
 from cato.kernels.neighbours import wrap
+from cato.partition import WHOLE, Partition
 from cato.problem import MIN_NODES
 
 SMALLEST_SINE = 1e-6
@@ -44,20 +45,25 @@ def gradient(
     metric: Float[Tensor, "#B N D D"],
     shape: tuple[int, ...],
     periodic: tuple[bool, ...],
+    partition: Partition = WHOLE,
 ) -> Float[Tensor, "B N C D"]:
     """The gradient of every channel at every node; differentiable in u.
 
     Args:
         u: Nodal values, the nodes in row-major order of `shape`.
         metric: From `inverse_metric`, one per sample or one for all.
-        shape: Nodes along each mesh axis.
+        shape: Nodes along each mesh axis, of the whole mesh.
         periodic: Which mesh axes close on themselves.
+        partition: What part of the nodes `u` and `metric` are.
     """
-    field = u.unflatten(1, shape)
+    field = u.unflatten(1, partition.shape(shape))
     deltas = [
-        _central(_edges(field, axis, wraps), axis, wraps).flatten(1, len(shape))
+        _central(_edges(field, axis, wraps), axis, wraps)
+        if axis > 1 or partition.is_whole
+        else _over_slabs(field, wraps, partition)
         for axis, wraps in enumerate(periodic, start=1)
     ]
+    deltas = [delta.flatten(1, len(shape)) for delta in deltas]
     # Written out rather than as a matrix product, which is slow for a million 2 × 2 matrices.
     rows = metric.unsqueeze(-1).unbind(2)
     partials = [reduce(add, map(mul, row.unbind(2), deltas)) for row in rows]
@@ -70,6 +76,7 @@ def inverse_metric(
     shape: tuple[int, ...],
     periodic: tuple[bool, ...],
     period: tuple[float | None, ...],
+    first: int = 0,
 ) -> Float[Tensor, "M N D D"]:
     """The inverse, at every node, of the matrix with rows Δ_k x: ∇u = inverse · (Δ_1 u, …, Δ_D u).
 
@@ -80,6 +87,7 @@ def inverse_metric(
             per sample (M, N, D).
         shape, periodic: As for `gradient`.
         period: For each coordinate, the length after which it repeats, or None.
+        first: Number of the first sample, for messages.
 
     Raises:
         InputError: A mesh is folded, collapsed or not finite; names the sample and the node.
@@ -91,11 +99,12 @@ def inverse_metric(
             f"each; got shape {shape} for {num_nodes} nodes with {dimension} coordinates"
         )
     meshes = coords.reshape(-1, num_nodes, dimension)
-    names = [f"mesh of sample {s}" for s in range(len(meshes))] if coords.ndim > 2 else ["the mesh"]
+    numbers = range(first, first + len(meshes))
+    names = [f"mesh of sample {s}" for s in numbers] if coords.ndim > 2 else ["the mesh"]
     inverses = torch.empty(*meshes.shape, dimension, dtype=coords.dtype, device=coords.device)
     step = max(1, NODES_PER_CHUNK // num_nodes)
-    for first in range(0, len(meshes), step):
-        chunk = slice(first, first + step)
+    for start in range(0, len(meshes), step):
+        chunk = slice(start, start + step)
         x = meshes[chunk].to("cpu", torch.float64).unflatten(1, shape)
         rounding = 2 * torch.finfo(coords.dtype).eps * x.abs()
         deltas = _checked_differences(x, rounding, periodic, period, names[chunk])
@@ -124,6 +133,18 @@ def _central(edges: Tensor, axis: int, wraps: bool) -> Tensor:
         extended = torch.cat([before, edges, after], axis)
     num_nodes = extended.shape[axis] - 1
     return extended.narrow(axis, 0, num_nodes) + extended.narrow(axis, 1, num_nodes)
+
+
+def _over_slabs(field: Tensor, wraps: bool, partition: Partition) -> Tensor:
+    """Δ along the first mesh axis of a slab of rows.
+
+    Two rows on either side are enough for all three of a one-sided difference, even if a slab is
+    one row. Where they end within the mesh, the one-sided differences at their ends are dropped.
+    """
+    before, after = partition.halo(field, 2, wraps)
+    wide = torch.cat([before, field, after], 1)
+    central = _central(_edges(wide, 1, False), 1, False)
+    return central.narrow(1, before.shape[1], field.shape[1])
 
 
 def _inverse(deltas: list[Tensor]) -> Tensor:

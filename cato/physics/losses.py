@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from cato.config import NonNegative, checked
 from cato.errors import InputError
+from cato.partition import WHOLE, Partition
 from cato.physics.gradient import gradient
 from cato.problem import Problem
 
@@ -73,17 +74,23 @@ class PhysicalLoss(nn.Module):
         config: Weights of the terms.
         problem: Gives the mesh; gradient terms need a grid or a mesh.
         scale: From `gradient_rms` on the training set; only if `config.needs_scale`.
+        partition: What part of the mesh the arguments of a call are. Every process gets the loss
+            of the whole mesh.
     """
 
     scale: Tensor
     offsets: Tensor | None
 
     def __init__(
-        self, config: LossConfig, problem: Problem, scale: Float[Tensor, " C"] | None = None
+        self,
+        config: LossConfig,
+        problem: Problem,
+        scale: Float[Tensor, " C"] | None = None,
+        partition: Partition = WHOLE,
     ) -> None:
         super().__init__()
         self.config = checked(config, "loss")
-        self.problem = problem
+        self.problem, self.partition = problem, partition
         if self.config.needs_metric and problem.geometry == "cloud":
             raise InputError(
                 f"the loss terms gradient, flux, consistency and gdl need a grid or a mesh, and "
@@ -128,7 +135,7 @@ class PhysicalLoss(nn.Module):
                 batch, losses and gradients of its shards sum to those of the batch.
         """
         size = target if self.offsets is None else target - self.offsets
-        terms = {"value": _relative_error(values - target, size, mask)}
+        terms = {"value": self._relative_error(values - target, size, mask)}
         if self.config.needs_metric:
             assert mask is None, "only clouds have padding, and they have no gradient terms"
             terms |= self._gradient_terms(values, target, flux, metric)
@@ -147,8 +154,8 @@ class PhysicalLoss(nn.Module):
         config, problem = self.config, self.problem
         if metric is None:
             raise InputError("the gradient terms need a metric; pass inverse_metric(...)")
-        true = gradient(target, metric, problem.shape, problem.periodic)
-        predicted = gradient(values, metric, problem.shape, problem.periodic)
+        on = metric, problem.shape, problem.periodic, self.partition
+        true, predicted = gradient(target, *on), gradient(values, *on)
         terms = {}
         if config.gradient > 0:
             terms["gradient"] = self._mean_square(predicted - true)
@@ -164,48 +171,71 @@ class PhysicalLoss(nn.Module):
                 terms["consistency"] = self._mean_square(flux - predicted)
         if config.gdl > 0:
             partials = zip(predicted.unbind(-1), true.unbind(-1), strict=True)
-            terms["gdl"] = torch.stack([_relative_error(p - t, t) for p, t in partials]).sum(0)
+            errors = [self._relative_error(p - t, t) for p, t in partials]
+            terms["gdl"] = torch.stack(errors).sum(0)
         return terms
 
     def _mean_square(self, difference: Float[Tensor, "B N C D"]) -> Float[Tensor, " B"]:
         """Mean over nodes and channels of the squared Euclidean norm, in units of `scale`."""
-        return (difference / self.scale).square().sum(-1).mean((1, 2))
+        squares = (difference / self.scale).square().sum((1, 2, 3))
+        return self.partition.total(squares) / (self.problem.num_nodes * difference.shape[2])
+
+    def _relative_error(
+        self, difference: Fields, true: Fields, mask: Mask = None
+    ) -> Float[Tensor, " B"]:
+        """‖û − u‖ / (‖u‖ + ε) of every sample, given û − u and u; its derivative at û = u is 0."""
+        if mask is not None:
+            padding = ~mask.unsqueeze(-1)
+            difference, true = difference.masked_fill(padding, 0), true.masked_fill(padding, 0)
+        # The power of two below the largest value: dividing by it changes no digit.
+        largest = self.partition.largest(true.abs().amax((1, 2), keepdim=True))
+        unit = torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)
+        error, size = (
+            self.partition.norm(torch.linalg.vector_norm(x / unit, dim=(1, 2)))
+            for x in (difference, true)
+        )
+        return error / (size + EPSILON)
 
 
-def _relative_error(difference: Fields, true: Fields, mask: Mask = None) -> Float[Tensor, " B"]:
-    """‖û − u‖ / (‖u‖ + ε) of every sample, given û − u and u; its derivative at û = u is 0."""
-    if mask is not None:
-        padding = ~mask.unsqueeze(-1)
-        difference, true = difference.masked_fill(padding, 0), true.masked_fill(padding, 0)
-    # The power of two below the largest value: dividing by it changes no digit.
-    largest = true.abs().amax((1, 2), keepdim=True)
-    unit = torch.where(largest > 0, largest / (2 * torch.frexp(largest).mantissa), 1)
-    error = torch.linalg.vector_norm(difference / unit, dim=(1, 2))
-    return error / (torch.linalg.vector_norm(true / unit, dim=(1, 2)) + EPSILON)
+class GradientScale:
+    """Root of the mean of |∇u|² over samples, frames and nodes, for each output channel.
+
+    Computed in float64 on the CPU, of samples that are added batch by batch. Arguments as for
+    `gradient`.
+    """
+
+    def __init__(self, shape: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
+        self.shape, self.periodic = shape, periodic
+        self.total: Tensor | float = 0.0
+        self.count = 0
+
+    @torch.no_grad()
+    def add(self, targets: Float[Tensor, "S *T N C"], metric: Float[Tensor, "#S N D D"]) -> None:
+        """Take samples into account, a few at a time."""
+        frames = targets.flatten(1, -3) if targets.ndim > 3 else targets.unsqueeze(1)
+        step = max(1, VALUES_PER_CHUNK // prod(frames.shape[1:]))
+        for first in range(0, len(frames), step):
+            chunk = frames[first : first + step].to("cpu", torch.float64)
+            inverse = metric if len(metric) == 1 else metric[first : first + step]
+            inverse = inverse.to("cpu", torch.float64)
+            for u in chunk.unbind(1):
+                slopes = gradient(u, inverse, self.shape, self.periodic)
+                self.total = self.total + slopes.square().sum((0, 1, 3))
+        self.count += prod(frames.shape[:-1])
+
+    @property
+    def rms(self) -> Float[Tensor, " C"]:
+        """In float64."""
+        return torch.as_tensor(self.total / self.count).sqrt()
 
 
-@torch.no_grad()
 def gradient_rms(
     targets: Float[Tensor, "S *T N C"],
     metric: Float[Tensor, "#S N D D"],
     shape: tuple[int, ...],
     periodic: tuple[bool, ...],
 ) -> Float[Tensor, " C"]:
-    """Root of the mean over samples, frames and nodes of |∇u|², for each output channel.
-
-    Computed in float64 on the CPU, a few samples at a time; returned on the device of `targets`,
-    which may have a frame axis after the samples, in the higher precision of targets and metric.
-    Other arguments as for `gradient`.
-    """
-    num_nodes, num_channels = targets.shape[-2:]
-    frames = targets.flatten(1, -3) if targets.ndim > 3 else targets.unsqueeze(1)
-    step = max(1, VALUES_PER_CHUNK // prod(frames.shape[1:]))
-    total = torch.zeros(num_channels, dtype=torch.float64)
-    for first in range(0, len(frames), step):
-        chunk = frames[first : first + step].to("cpu", torch.float64)
-        inverse = metric if len(metric) == 1 else metric[first : first + step]
-        inverse = inverse.to("cpu", torch.float64)
-        for u in chunk.unbind(1):
-            total += gradient(u, inverse, shape, periodic).square().sum((0, 1, 3))
-    rms = (total / (frames.shape[0] * frames.shape[1] * num_nodes)).sqrt()
-    return rms.to(targets.device, torch.promote_types(targets.dtype, metric.dtype))
+    """`GradientScale` of some samples, in the higher precision of targets and metric."""
+    scale = GradientScale(shape, periodic)
+    scale.add(targets, metric)
+    return scale.rms.to(targets.device, torch.promote_types(targets.dtype, metric.dtype))

@@ -1,4 +1,4 @@
-"""The training log: a JSON line per epoch and, if it is installed, TensorBoard."""
+"""The training log: a JSON line per validation and, if it is installed, TensorBoard."""
 
 import time
 from collections import deque
@@ -12,7 +12,7 @@ from cato.runs.folder import Run
 class Journal:
     """The log of one training; only one of its processes is `active`.
 
-    `step` is the first of the current epoch. Later lines will be written again, and so will a line
+    `step` is that of the last line to keep. Later lines will be written again, and so will a line
     of step 0, which exists if the first step diverged.
     """
 
@@ -39,6 +39,7 @@ class Journal:
         """Append a line."""
         if not self.active:
             return
+        self.run.require_in_place()
         self._lines.append(to_json(line))
         self.run.write_log_text(self._lines)
         if self._board is not None:

@@ -8,11 +8,11 @@ import math
 import signal
 import threading
 import time
-from collections import defaultdict
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, field
 from types import FrameType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -26,30 +26,38 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 
-from cato.data.dataset import Batch, Dataset, Splits
+from cato.data.dataset import Batch, Dataset, InMemory, Splits
 from cato.data.normalise import Normaliser
 from cato.data.symmetry import draw, mapped, require_symmetric
-from cato.errors import Diverged
+from cato.errors import Diverged, InputError
 from cato.inference.evaluate import mean_error
 from cato.models.contract import Operator
 from cato.models.registry import build_model
+from cato.partition import WHOLE, Partition
 from cato.physics.gradient import inverse_metric
-from cato.physics.losses import PhysicalLoss, gradient_rms
+from cato.physics.losses import PhysicalLoss
 from cato.problem import Problem
 from cato.progress import Bar, note, progress_bar
 from cato.runs.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpoint
 from cato.runs.folder import Run
+from cato.runs.measure import gradients_of
 from cato.runs.settings import RunConfig, TrainConfig
 from cato.surrogate import Frame, Surrogate, frame_to_learn, join_frames
 from cato.training.average import WeightAverage
+from cato.training.devices import partition_of
+from cato.training.guard import Guard
 from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, decay_start, set_rates
 
 CALIBRATION_SECONDS = 4.0
 """How long steps are timed to fit a schedule to a time budget; at most a tenth of the budget."""
+VALIDATION_SHARE = 0.2  # Largest time of validations, in units of that of steps.
+STEP_IN_FORWARDS = 3  # The backward pass takes twice the time of the forward pass.
 FRAME_STREAM, SYMMETRY_STREAM = 1, 2
 """Separate the random numbers that choose frames and symmetries from all others of a seed."""
-WHOLE = StateDictOptions(full_state_dict=True, cpu_offload=True)
+STEPS_BETWEEN_READS = 10
+"""On devices other than CPUs: reading a number waits for all queued work."""
+UNSHARDED = StateDictOptions(full_state_dict=True, cpu_offload=True)
 OPTIMIZER = "optimizer/"  # Prefixes of tensors in checkpoints; all others are weights.
 AVERAGE = "average/"
 
@@ -77,27 +85,49 @@ def steps_within(config: TrainConfig, seconds_per_step: float) -> int:
 
 
 def prepare(
-    config: RunConfig, train_set: Dataset, model: Operator
+    config: RunConfig, train_set: Dataset, model: Operator, partition: Partition = WHOLE
 ) -> tuple[Surrogate, PhysicalLoss, Tensor | None]:
     """The surrogate before its first step, its loss, and the inverse metric if the loss needs it.
 
-    Normalisation and gradient scale are fitted on the training samples.
+    Normalisation and gradient scale are fitted on the training samples; what follows computes on
+    the part of the mesh that this process has. The metric of meshes that are streamed is None: each
+    step computes that of its samples.
     """
-    problem = train_set.problem
+    problem, nodes = train_set.problem, train_set.shared_coords
     metric, scale = None, None
     if config.loss.needs_metric and problem.geometry != "cloud":
-        metric = inverse_metric(train_set.coords, problem.shape, problem.periodic, problem.period)
+        if nodes is not None or isinstance(train_set, InMemory):
+            meshes = train_set.coords if nodes is None else nodes
+            metric = inverse_metric(meshes, problem.shape, problem.periodic, problem.period)
         if config.loss.needs_scale:
-            scale = gradient_rms(train_set.targets, metric, problem.shape, problem.periodic)
-    loss = PhysicalLoss(config.loss, problem, scale)
+            gradients = gradients_of(train_set)
+            gradients.require()
+            is_exact = {"coords", "outputs"} & set(problem.float64)
+            scale = gradients.scale.rms.to(torch.float64 if is_exact else torch.float32)
+        if metric is not None:
+            metric = partition.slab(metric, 1)
+    loss = PhysicalLoss(config.loss, problem, scale, partition)
     if model.flux_head is not None and not config.loss.needs_flux:
         # It gets no gradient, and distributed training waits for every gradient.
         model.flux_head.requires_grad_(False)
-    coords = train_set.coords if train_set.coords.ndim == 2 else None
     surrogate = Surrogate(
-        model, Normaliser.fit(train_set), scale, coords, has_flux=config.loss.needs_flux
+        model, Normaliser.fit(train_set), scale, nodes, has_flux=config.loss.needs_flux
     )
+    if not partition.is_whole:
+        surrogate.spread_over(partition)
     return surrogate, loss, metric
+
+
+def epochs_per_validation(train_set: Dataset, validation_set: Dataset, config: TrainConfig) -> int:
+    """After how many epochs to validate: as often as takes little of the time.
+
+    Where a step learns one frame of a sample, solving for all frames of the validation samples
+    takes longer than an epoch.
+    """
+    num_frames = train_set.problem.num_steps
+    learnt = len(train_set) * min(config.frames_per_step or num_frames, num_frames)
+    validated = len(validation_set) * num_frames
+    return max(1, math.ceil(validated / (VALIDATION_SHARE * STEP_IN_FORWARDS * learnt)))
 
 
 class StopRequest:
@@ -135,9 +165,18 @@ class TrainState:
     best_step: int = 0
     seconds: float = 0.0
     sums: dict[str, float] = field(default_factory=dict)
-    """Sums over the samples of the current epoch of the loss and its terms."""
+    """Sums of the loss and its terms over the samples since the last line of the log."""
     num_summed: int = 0
     diverged: str = ""  # Why the training cannot go on.
+
+
+class UnreadStep(NamedTuple):
+    """A step whose numbers are still on the device."""
+
+    step: int
+    num_samples: int
+    names: tuple[str, ...]  # Of the loss and its terms.
+    numbers: Tensor  # Those, the wishes to stop and to save, and the norm of the gradient.
 
 
 class Training:
@@ -146,21 +185,32 @@ class Training:
     def __init__(self, run: Run, splits: Splits, fabric: Fabric, model: Operator) -> None:
         self.run, self.config, self.fabric = run, run.config.train, fabric
         self.train_set, self.validation_set = splits.train, splits.validation
-        self.surrogate, loss, self.metric = prepare(run.config, splits.train, model)
+        self.partition = partition_of(fabric, self.config.mesh_parallel, splits.train.problem)
+        # Processes with parts of one mesh share their samples.
+        self.share = fabric.global_rank // self.partition.size
+        self.num_shares = fabric.world_size // self.partition.size
+        self.surrogate, loss, self.metric = prepare(run.config, splits.train, model, self.partition)
         self.symmetries = run.config.data.symmetries
         require_symmetric(self.symmetries, splits.train)
         if self.metric is not None and len(self.metric) == 1:  # all samples share one mesh
             self.metric = self.metric.to(fabric.device)
         self.loss = loss.to(fabric.device)
+        if self.config.remat:
+            model.rematerialise()
         module: Any = torch.compile(self.surrogate) if self.config.compile else self.surrogate
         self.module = fabric.setup_module(module)
         self.raw_optimizers = build_optimizers(self.surrogate.model, self.config)
         optimizers = fabric.setup_optimizers(*self.raw_optimizers)
         self.optimizers = list(optimizers) if isinstance(optimizers, tuple) else [optimizers]
         self.steps_per_epoch = math.ceil(len(self.train_set) / self.config.batch_size)
+        epochs = epochs_per_validation(self.train_set, self.validation_set, self.config)
+        self.steps_per_validation = epochs * self.steps_per_epoch
         self.average = WeightAverage(self.surrogate, self.config.average)
         self.state = TrainState()
-        self._order: tuple[int, Tensor] = (-1, torch.empty(0))
+        self._orders: dict[int, Tensor] = {}  # Of this epoch, and of the next towards its end.
+        self._reads_always = fabric.device.type == "cpu"
+        self._unread: list[UnreadStep] = []
+        self._guard = Guard(self.surrogate)
 
     # -- the loop ---------------------------------------------------------------------------
 
@@ -171,31 +221,39 @@ class Training:
     def fit(self) -> bool:
         """Train to the end; False if a signal stopped it, after saving a checkpoint."""
         state = self.state
-        epoch_start = state.step - state.step % self.steps_per_epoch
+        begun = state.step - bool(state.num_summed)  # steps that are not logged yet
+        logged = begun - begun % self.steps_per_validation
         with (
             StopRequest() as stop,
-            closing(Journal(self.run, epoch_start, self.fabric.is_global_zero)) as journal,
+            closing(Journal(self.run, logged, self.fabric.is_global_zero)) as journal,
             progress_bar(f"training {self.run.config.model_name}", state.num_steps) as bar,
         ):
+            is_due = self.is_finished or state.step % self.steps_per_validation == 0
+            if state.num_summed and is_due:  # the validation samples could not be read
+                self.validate_and_log(journal)
+                self.save("last")
             save_next = time.monotonic() + 60 * self.config.checkpoint_minutes
             while state.step < state.num_steps:
-                if self.config.schedule == "wsd" and state.step == decay_start(state.num_steps):
-                    self.save("trunk")
                 began = time.monotonic()
                 try:
-                    stopping = self.step(stop.requested)
+                    if self.config.schedule == "wsd" and state.step == decay_start(state.num_steps):
+                        self.read()
+                        self.save("trunk")
+                    with self._saved_if_data_fail():
+                        stopping, saving = self.step(stop.requested, began >= save_next)
                 except Diverged as error:  # the weights are still those before the bad step
-                    if state.num_summed or state.step == 0:  # else an epoch ended with them
-                        self.end_epoch(journal)
+                    if state.num_summed or state.step == 0:  # else they have been validated
+                        self.validate_and_log(journal)
                     state.diverged = str(error)
                     self.save("last")
                     raise
                 state.seconds += time.monotonic() - began
                 self._show(bar, journal)
                 finished = state.step == state.num_steps
-                if finished or state.step % self.steps_per_epoch == 0:
-                    self.end_epoch(journal)
-                elif not stopping and time.monotonic() < save_next:
+                if finished or state.step % self.steps_per_validation == 0:
+                    with self._saved_if_data_fail():
+                        self.validate_and_log(journal)
+                elif not (stopping or saving):
                     continue
                 self.save("last")
                 save_next = time.monotonic() + 60 * self.config.checkpoint_minutes
@@ -203,28 +261,81 @@ class Training:
                     return False
         return True
 
-    def step(self, stop_requested: bool = False) -> bool:
-        """One optimiser step; returns whether any process got a stop signal."""
-        indices = self._batch_indices(self.state.step)
-        schedule = self.config.schedule
-        set_rates(self.raw_optimizers, schedule, self.state.step, self.state.num_steps)
-        sums = self._accumulate_gradients(indices)
-        *means, stopping = self._over_processes(
-            torch.tensor([*sums.values(), float(stop_requested)])
-        )
-        self._require_finite("loss", means[0])
+    @contextmanager
+    def _saved_if_data_fail(self) -> Iterator[None]:
+        """Streamed data that have changed or are gone end the training, and no step is lost."""
+        try:
+            yield
+        except Diverged:
+            raise
+        except InputError:
+            if self.fabric.world_size == 1:  # other processes would not take part in saving
+                self.save("last")
+            raise
+
+    def step(self, stop: bool = False, save: bool = False) -> tuple[bool, bool]:
+        """One optimiser step.
+
+        Returns whether any process wants to stop, and to save. On a device that works while Python
+        goes on, the step does not wait for it: the answers come with some of the steps only, when
+        the losses are read, and a bad step is undone instead of not being taken.
+        """
+        state = self.state
+        indices = self._batch_indices(state.step)
+        set_rates(self.raw_optimizers, self.config.schedule, state.step, state.num_steps)
+        terms = self._accumulate_gradients(indices)
+        wishes = [torch.full_like(terms["loss"], wish) for wish in (stop, save)]
+        means = self._over_processes(torch.stack([*terms.values(), *wishes]))
         parameters = [p for p in self.surrogate.parameters() if p.requires_grad]
         norm: Any = torch.nn.utils.clip_grad_norm_(parameters, self.config.clip or math.inf)
-        self._require_finite("gradient", float(getattr(norm, "full_tensor", lambda: norm)()))
+        norm = getattr(norm, "full_tensor", lambda: norm)()
+        numbers = torch.cat((means, norm[None]))
+        self._unread.append(UnreadStep(state.step, len(indices), tuple(terms), numbers))
+        wants = (False, False)
+        if self._reads_always:
+            wants = self.read()
+            self._take_step()
+        else:
+            with self._guard.undoing_unless(numbers.isfinite().all()):
+                self._take_step()
+        self.average.update(state.step)
+        state.step += 1
+        is_end = state.step == state.num_steps or state.step % self.steps_per_validation == 0
+        if not self._reads_always and (is_end or state.step % STEPS_BETWEEN_READS == 0):
+            wants = self.read()
+        return wants
+
+    def _take_step(self) -> None:
         for optimizer in self.optimizers:
             optimizer.step()
             optimizer.zero_grad()
-        self.average.update(self.state.step)
-        for name, mean in zip(sums, means, strict=True):
-            self.state.sums[name] = self.state.sums.get(name, 0.0) + mean * len(indices)
-        self.state.num_summed += len(indices)
-        self.state.step += 1
-        return stopping > 0
+
+    def read(self) -> tuple[bool, bool]:
+        """Add the losses of the steps since the last call; returns the wishes of all processes.
+
+        A step whose loss or gradient is not finite is an error, with the state before it.
+        """
+        if not self._unread:
+            return False, False
+        steps, self._unread = self._unread, []
+        rows = torch.stack([one.numbers for one in steps]).tolist()
+        state, reached = self.state, self.state.step
+        wishes = [False, False]
+        for one, (*means, stop, save, norm) in zip(steps, rows, strict=True):
+            state.step = one.step
+            self._require_finite("loss", means[0])
+            self._require_finite("gradient", norm)
+            for name, mean in zip(one.names, means, strict=True):
+                state.sums[name] = state.sums.get(name, 0.0) + mean * one.num_samples
+            state.num_summed += one.num_samples
+            wishes = [wishes[0] or stop > 0, wishes[1] or save > 0]
+        state.step = reached
+        return wishes[0], wishes[1]
+
+    @property
+    def mean_loss(self) -> float:
+        """Mean loss of the samples of this epoch so far; NaN before the first ones were read."""
+        return self.state.sums["loss"] / self.state.num_summed if self.state.sums else math.nan
 
     def _require_finite(self, what: str, value: float) -> None:
         """Raise before a bad step is taken."""
@@ -238,25 +349,25 @@ class Training:
                 f"checkpoint is kept. {advice}"
             )
 
-    def _accumulate_gradients(self, indices: Tensor) -> dict[str, float]:
+    def _accumulate_gradients(self, indices: Tensor) -> dict[str, Tensor]:
         """Gradient of the batch's mean loss; returns the mean loss and its terms.
 
-        Each process takes some samples of the batch. Gradients are averaged over processes, so the
-        weight of a sample is the number of processes over the size of the whole batch.
+        Each process takes some samples of the batch, or its part of their meshes. Gradients are
+        averaged over processes, so the weight of a sample is the number of shares over the size of
+        the whole batch, and parts of a mesh, whose gradients must be summed, count `size` times.
         """
-        world = self.fabric.world_size
-        places = torch.arange(len(indices))[self.fabric.global_rank :: world]
-        weight = world / len(indices)
+        places = torch.arange(len(indices))[self.share :: self.num_shares]
+        weight = self.num_shares / len(indices)
         if not len(places):  # fewer samples than processes: take part with weight 0
             places, weight = torch.arange(1), 0.0
         mine = indices[places]
-        batch = self._mapped(self.fabric.to_device(self.train_set.batch(mine)), places)
-        metric = self.metric
-        if metric is not None and len(metric) > 1:
-            metric = self.fabric.to_device(metric[mine])
+        samples = self.train_set.batch(mine)
+        self._prefetch()
+        metric = self._metric(samples, mine)
+        batch = self._mapped(self.fabric.to_device(samples), places).part(self.partition)
         weights = batch.inputs.new_full((len(mine),), weight)
         frames = self._frames(batch, places)
-        sums: defaultdict[str, float] = defaultdict(float)
+        sums: dict[str, Tensor] = {}
         for number, frame in enumerate(frames, start=1):
             with self.fabric.no_backward_sync(self.module, enabled=number < len(frames)):
                 values, flux = self.module(
@@ -265,12 +376,30 @@ class Training:
                 total, terms = self.loss(
                     values, frame.target, flux=flux, metric=metric, mask=batch.mask, weights=weights
                 )
-                self.fabric.backward(total)
-            sums["loss"] += total.item()
-            for name, term in terms.items():
-                sums[name] += term.item()
+                self.fabric.backward(self.partition.size * total)
+            for name, term in ({"loss": total.detach()} | terms).items():
+                sums[name] = sums[name] + term if name in sums else term
         # The mean over frames is logged, which is comparable with the validation error.
         return {name: total / len(frames) for name, total in sums.items()}
+
+    def _metric(self, batch: Batch, indices: Tensor) -> Tensor | None:
+        """The inverse metric of some samples, or of all; None if the loss has no use for it."""
+        problem = self.train_set.problem
+        if not self.loss.config.needs_metric or problem.geometry == "cloud":
+            return None
+        if self.metric is None:
+            found = inverse_metric(batch.coords, problem.shape, problem.periodic, problem.period)
+            return self.fabric.to_device(self.partition.slab(found, 1))
+        return self.metric if len(self.metric) == 1 else self.fabric.to_device(self.metric[indices])
+
+    def _prefetch(self) -> None:
+        """Begin to read what this process needs in the next steps."""
+        if not (count := self.train_set.lookahead):
+            return
+        size = self.config.batch_size
+        steps = range(self.state.step + 1, self.state.step + 2 + count * self.num_shares // size)
+        mine = [self._batch_indices(k)[self.share :: self.num_shares] for k in steps]
+        self.train_set.prefetch(torch.cat(mine))
 
     def _mapped(self, batch: Batch, places: Tensor) -> Batch:
         """The batch with a random symmetry of the problem applied to each sample."""
@@ -300,8 +429,8 @@ class Training:
         ]
         return [join_frames(some) for some in zip(*frames, strict=True)]
 
-    def end_epoch(self, journal: Journal) -> None:
-        """Validate, log and keep the best weights."""
+    def validate_and_log(self, journal: Journal) -> None:
+        """Validate, write a line to the log and keep the best weights."""
         state = self.state
         began = time.monotonic()
         with self.average.in_place():
@@ -325,14 +454,15 @@ class Training:
 
     def validate(self) -> float:
         """Mean relative error on the validation split, over all processes."""
-        world, rank = self.fabric.world_size, self.fabric.global_rank
+        share, num_shares = self.share, self.num_shares
         if self.config.strategy == "fsdp":  # processes must call a sharded model equally often
-            world, rank = 1, 0
-        share = torch.arange(len(self.validation_set))[rank::world]
+            share, num_shares = 0, 1
+        mine = torch.arange(len(self.validation_set))[share::num_shares]
         with self.fabric.autocast():
-            error = mean_error(self.surrogate, self.validation_set.subset(share))
-        sums = self._over_processes(torch.tensor([error * len(share), float(len(share))]))
-        return sums[0] / sums[1]
+            error = mean_error(self.surrogate, self.validation_set.subset(mine))
+        sums = torch.tensor([error * len(mine), float(len(mine))], device=self.fabric.device)
+        total, count = self._over_processes(sums).tolist()
+        return total / count
 
     # -- the schedule -----------------------------------------------------------------------
 
@@ -361,7 +491,7 @@ class Training:
         per_step = (time.monotonic() - began) / num_steps
         began = time.monotonic()
         self.validate()
-        per_step += (time.monotonic() - began) / self.steps_per_epoch
+        per_step += (time.monotonic() - began) / self.steps_per_validation
         self.surrogate.load_state_dict(weights)
         for optimizer in self.raw_optimizers:
             optimizer.state.clear()
@@ -372,27 +502,26 @@ class Training:
     def _batch_indices(self, step: int) -> Tensor:
         """The samples of a step: each epoch has its own order, drawn from the seed."""
         epoch, batch = divmod(step, self.steps_per_epoch)
-        if self._order[0] != epoch:
-            generator = torch.Generator().manual_seed(self.config.seed * 1_000_003 + epoch)
-            self._order = (epoch, torch.randperm(len(self.train_set), generator=generator))
+        if epoch not in self._orders:
+            self._orders = {k: order for k, order in self._orders.items() if k == epoch - 1}
+            self._orders[epoch] = self.train_set.order(self.config.seed, epoch)
         size = self.config.batch_size
-        return self._order[1][batch * size : (batch + 1) * size]
+        return self._orders[epoch][batch * size : (batch + 1) * size]
 
-    def _over_processes(self, values: Tensor) -> list[float]:
+    def _over_processes(self, values: Tensor) -> Tensor:
         """Mean over all processes."""
         if self.fabric.world_size == 1:
-            return values.tolist()
-        mean: Any = self.fabric.all_reduce(values.to(self.fabric.device), reduce_op="mean")
-        return mean.tolist()
+            return values
+        mean: Any = self.fabric.all_reduce(values, reduce_op="mean")
+        return mean
 
     def _show(self, bar: Bar, journal: Journal) -> None:
         state = self.state
         journal.count(self.config.batch_size)
-        loss = state.sums["loss"] / state.num_summed
         best = "" if math.isinf(state.best_error) else f" best validation {state.best_error:.2%}"
         bar(
             state.step,
-            f"epoch {1 + (state.step - 1) // self.steps_per_epoch} loss {loss:.4f}{best} "
+            f"epoch {1 + (state.step - 1) // self.steps_per_epoch} loss {self.mean_loss:.4f}{best} "
             f"{journal.rate:.0f} samples/s",
         )
 
@@ -401,10 +530,10 @@ class Training:
     def save(self, kind: Kind) -> None:
         """Write a checkpoint, unsharded on every strategy; `best` holds the weights only."""
         # Both dictionaries are empty in all but the first process.
-        tensors: dict[str, Any] = dict(get_model_state_dict(self.surrogate, options=WHOLE))
+        tensors: dict[str, Any] = dict(get_model_state_dict(self.surrogate, options=UNSHARDED))
         if kind != "best":
             found: Any = get_optimizer_state_dict(
-                self.surrogate, self.raw_optimizers, options=WHOLE
+                self.surrogate, self.raw_optimizers, options=UNSHARDED
             )
             tensors |= {
                 f"{OPTIMIZER}{name}/{key}": value
@@ -412,10 +541,11 @@ class Training:
                 for key, value in values.items()
             }
             with self.average.in_place():
-                found = get_model_state_dict(self.surrogate, options=WHOLE)
+                found = get_model_state_dict(self.surrogate, options=UNSHARDED)
                 if self.average.values:
                     tensors |= {f"{AVERAGE}{name}": value.clone() for name, value in found.items()}
         if self.fabric.is_global_zero:
+            self.run.require_in_place()
             checkpoint = Checkpoint(tensors, asdict(self.state))
             save_checkpoint(self.run.checkpoints, kind, self.state.step, checkpoint)
         self.fabric.barrier()
@@ -442,9 +572,9 @@ class Training:
         module, optimizers = self.surrogate, self.raw_optimizers
         groups = get_optimizer_state_dict(module, optimizers)["param_groups"]
         if average:
-            set_model_state_dict(module, average, options=WHOLE)
+            set_model_state_dict(module, average, options=UNSHARDED)
             self.average.take()
-        set_model_state_dict(module, weights, options=WHOLE)
+        set_model_state_dict(module, weights, options=UNSHARDED)
         loaded = {"state": state, "param_groups": groups}
-        set_optimizer_state_dict(module, optimizers, loaded, options=WHOLE)
+        set_optimizer_state_dict(module, optimizers, loaded, options=UNSHARDED)
         return True

@@ -13,13 +13,13 @@ to the decay, the trunk, nothing depends on the number of steps: a training is e
 
 from math import cos, pi, sqrt
 
-import torch
 from torch import nn
 from torch.optim import AdamW, Optimizer
 
 from cato.errors import InputError
 from cato.models.contract import Operator
 from cato.runs.settings import TrainConfig
+from cato.training.muon import Muon
 
 WARM_UP = 0.3
 START = 1 / 25
@@ -41,22 +41,12 @@ def build_optimizers(model: Operator, config: TrainConfig) -> list[Optimizer]:
         AdamW(rest, lr=config.learning_rate, weight_decay=config.weight_decay)
     ]
     if config.optimizer == "muon":
-        if not hasattr(torch.optim, "Muon"):
-            raise InputError(
-                f"Muon needs PyTorch 2.9 or newer, this is {torch.__version__}; "
-                f"upgrade it or use --train.optimizer adamw"
-            )
         if not matrices:
             raise InputError(
                 "this model names no matrices for Muon; use --train.optimizer adamw instead"
             )
         optimizers.append(
-            torch.optim.Muon(
-                matrices,
-                lr=config.muon_learning_rate,
-                weight_decay=config.weight_decay,
-                adjust_lr_fn="match_rms_adamw",
-            )
+            Muon(matrices, lr=config.muon_learning_rate, weight_decay=config.weight_decay)
         )
     for optimizer in optimizers:
         for group in optimizer.param_groups:

@@ -4,16 +4,14 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
-from torch import nn
 
 from cato.data.dataset import Splits
+from cato.data.streamed import Streamed
 from cato.errors import Diverged, InputError, Interrupted
 from cato.inference.evaluate import calibrate, training_range
 from cato.memory import require_memory
@@ -22,6 +20,7 @@ from cato.models.registry import model_class, num_parameters
 from cato.progress import is_first_process, note
 from cato.runs.checkpoint import Checkpoint, load_checkpoint, remove_incomplete, rewind
 from cato.runs.folder import (
+    RECORD,
     Run,
     claimed,
     copy_run,
@@ -38,8 +37,9 @@ from cato.runs.load import (
     load_splits,
     load_surrogate,
 )
-from cato.runs.settings import DataConfig, RunConfig, TrainConfig, run_config
+from cato.runs.settings import DataConfig, RunConfig, run_config
 from cato.runs.start import in_frame_of, open_start, take_over
+from cato.training.devices import make_fabric, require_agreement, require_supported
 from cato.training.loop import Training, new_model, steps_within
 from cato.training.optim import decay_start
 from cato.training.trials import Trial, choose
@@ -55,11 +55,29 @@ def train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig] = ()) -> 
         rivals: Settings of other models for the same data, from `build_candidates`: each gets a
             short trial, and the best is trained.
     """
+    if _is_restart(folder, (config, *rivals)):
+        note(f"torchrun has started the processes of {folder} again")
+        return resume(folder)
     require_new(folder)  # before a process creates it, and before hours of generating
     with _claimed(folder):
         if is_first_process():
             require_new(folder)  # another process may have finished one meanwhile
         return _train(config, folder, rivals)
+
+
+def _is_restart(folder: Path, configs: Sequence[RunConfig]) -> bool:
+    """Whether this launch of torchrun has created the run already, before a process failed.
+
+    Not every agent counts a restart, but all know the number of the launch, unless it has none.
+    """
+    launch = os.environ.get("TORCHELASTIC_RUN_ID")
+    is_counted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+    if launch is None or (launch == "none" and not is_counted) or not (folder / RECORD).exists():
+        return False
+    run = open_run(folder)
+    minutes = run.config.train.minutes  # which trials of rivals have shortened
+    wanted = [replace(one, train=replace(one.train, minutes=minutes)) for one in configs]
+    return run.record.get("launch") == launch and run.config in wanted
 
 
 def _train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig]) -> Run:
@@ -79,7 +97,17 @@ def _train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig]) -> Run:
         size = num_parameters(one.model_name, one.model, problem)
         remedy = "choose smaller settings of the model, such as --model.width"
         require_memory(4 * copies * size, f"training {size:,} parameters", remedy)
+        require_supported(one, problem)
     splits = splits or _load(fabric, config)
+    is_streamed = isinstance(splits.train, Streamed)
+    if fabric.broadcast(is_streamed) != is_streamed:  # their orders of samples differ
+        raise InputError(
+            "some processes would stream the data and others read them into memory, as their "
+            "machines differ; say which with --data.streamed yes or --data.streamed no"
+        )
+    if is_streamed:  # so that it is resumed with the same order of samples
+        config, *rivals = (_recorded_as_streamed(one) for one in (config, *rivals))
+    require_agreement(fabric, config, data_key(config, splits))
     trials: list[Trial] = []
     if rivals:
         config, trials = choose((config, *rivals), splits, fabric)
@@ -96,6 +124,10 @@ def _train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig]) -> Run:
         rows = [asdict(trial) for trial in trials]
         run = create_run(folder, config, problem, data_key(config, splits), weights, rows)
     return _fit(_of_first_process(fabric, folder, run), splits, fabric, model)
+
+
+def _recorded_as_streamed(config: RunConfig) -> RunConfig:
+    return replace(config, data=replace(config.data, streamed="yes"))
 
 
 def resume(folder: Path, longer: Mapping[str, Any] | None = None, out: Path | None = None) -> Run:
@@ -128,7 +160,8 @@ def _resume(folder: Path, longer: Mapping[str, Any] | None, out: Path | None) ->
     fabric = make_fabric(run.config.train)
     run = _of_first_process(fabric, folder, run)
     with fabric.rank_zero_first():
-        splits = load_run_splits(run)
+        splits = load_run_splits(run, to_train=True)
+    require_agreement(fabric, run.config, data_key(run.config, splits))
     if splits.conditioned(run.problem.conditioning).problem != run.problem:
         data = run.config.data
         raise InputError(
@@ -245,7 +278,7 @@ def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
         note(f"resuming at step {training.state.step} of {training.state.num_steps}")
     if training.state.diverged:
         raise Diverged(training.state.diverged)
-    if training.is_finished:
+    if training.is_finished and not training.state.num_summed:
         note(f"{run.folder} is already trained to the end")
     elif not training.fit():
         resume = f"`cato train --resume {run.folder}`"
@@ -273,59 +306,3 @@ def _note_changes(data: DataConfig) -> None:
             f"{data.file} {what}; the run was trained on the data read at its start, with "
             f"fingerprint {data.fingerprint}, and can be evaluated only on those"
         )
-
-
-def make_fabric(config: TrainConfig) -> Fabric:
-    """Devices, precision and strategy for these settings; joins the processes of torchrun.
-
-    `fsdp` is PyTorch's FSDP2, which also runs on CPUs and is tested there.
-    """
-    processes = int(os.environ.get("LOCAL_WORLD_SIZE", config.devices))
-    num_nodes = int(os.environ.get("WORLD_SIZE", processes)) // processes
-    strategy: str | Strategy = "auto"
-    if config.strategy == "fsdp":
-        if config.optimizer == "muon":
-            raise InputError(
-                "Muon needs whole matrices and fsdp shards them; use --train.optimizer adamw"
-            )
-        strategy = ModelParallelStrategy(
-            _shard, data_parallel_size=processes * num_nodes, tensor_parallel_size=1
-        )
-    elif config.strategy == "ddp" or processes * num_nodes > 1:
-        strategy = DDPStrategy()
-    require_devices(config.accelerator, processes)
-    fabric = Fabric(
-        accelerator=config.accelerator,
-        devices=processes,
-        num_nodes=num_nodes,
-        strategy=strategy,
-        precision=config.precision,
-    )
-    fabric.launch()
-    return fabric
-
-
-def require_devices(accelerator: str, count: int) -> None:
-    """Raise if this machine has no such devices, or not that many."""
-    counts = {
-        "cuda": torch.cuda.device_count(),
-        "mps": int(torch.backends.mps.is_available()),
-        "cpu": os.cpu_count() or 1,
-    }
-    if accelerator == "auto":
-        accelerator = next(name for name, found in counts.items() if found)
-    if count > counts[accelerator]:
-        others = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
-        raise InputError(
-            f"this machine has {counts[accelerator]} {accelerator} devices, not {count}; choose "
-            f"--train.accelerator and --train.devices from {others}"
-        )
-
-
-def _shard(surrogate: Any, mesh: Any) -> nn.Module:
-    """Shard every block of the model, then the rest."""
-    from torch.distributed.fsdp import fully_shard
-
-    for block in surrogate.model.blocks:
-        fully_shard(block, mesh=mesh["data_parallel"])
-    return fully_shard(surrogate, mesh=mesh["data_parallel"])

@@ -76,7 +76,7 @@ def run_trial(config: RunConfig, splits: Splits, fabric: Fabric) -> Trial:
         with progress_bar(f"trial of {name}", state.num_steps) as bar:
             while not training.is_finished:
                 training.step()
-                bar(state.step, f"loss {state.sums['loss'] / state.num_summed:.4f}")
+                bar(state.step, f"loss {training.mean_loss:.4f}")
         with training.average.in_place():
             error = training.validate()
     except Diverged:

@@ -255,7 +255,8 @@ def check_compiled(name):
 
 PLACED = {
     "wmt": "its coarsest cell is the whole torus",
-    "geo_fno": "every layer is told the place of a node on the mesh",
+    "geo_fno": "every layer sees the place of a node on the mesh",
+    "factformer": "every layer sees the place of a node on the mesh",
     "lsm": "patches of six nodes begin at the first",
     "saot": "ReLU of real and imaginary parts depends on the origin",
 }

@@ -13,6 +13,7 @@ from cato.cli import main
 from cato.cli.commands import Train
 from cato.cli.parsing import parse, split_overrides
 from cato.errors import Diverged, InputError
+from cato.runs import start
 from cato.runs.checkpoint import load_checkpoint
 from cato.runs.folder import open_run
 from cato.runs.load import load_surrogate
@@ -116,16 +117,31 @@ def test_the_command_repeats_a_fine_tuning(pretrained, user_file):
         assert parse(Train, own, "test").configs(changes) == [config]
 
 
+def test_one_training_reads_the_weights_of_its_start_once(
+    pretrained, user_file, tmp_path, monkeypatch
+):
+    """And nothing but the state of its last checkpoint, which says if it diverged."""
+    shutil.copytree(pretrained.folder, tmp_path / "start")
+    for file in (tmp_path / "start" / "checkpoints").glob("last-*.safetensors"):
+        file.write_bytes(b"damaged")
+    read = []
+    monkeypatch.setattr(
+        start, "load_surrogate", lambda run: read.append(run) or load_surrogate(run)
+    )
+    train(settings(user_file(), tmp_path / "start"), tmp_path / "run")
+    assert len(read) == 1
+
+
 @pytest.fixture
 def killed_at(monkeypatch):
     """killed_at(step, train, …): call a training that is killed before that step."""
     original = loop.Training.step
 
     def run(step, function, *arguments):
-        def step_or_die(self, stop_requested=False):
+        def step_or_die(self, *wishes):
             if self.state.step == step:
                 raise KeyboardInterrupt
-            return original(self, stop_requested)
+            return original(self, *wishes)
 
         with monkeypatch.context() as patch:
             patch.setattr(loop.Training, "step", step_or_die)
@@ -207,7 +223,7 @@ def test_a_start_that_is_gone_diverged_or_changed(pretrained, user_file, tmp_pat
     best = sorted((tmp_path / "start" / "checkpoints").glob("best-*"))
     for file in best:
         file.unlink()
-    with pytest.raises(InputError, match=r"all checkpoints in .* are damaged"):
+    with pytest.raises(InputError, match=r"start/checkpoints has lost the best weights"):
         train(config, tmp_path / "run")
     shutil.rmtree(tmp_path / "start")
     train(
@@ -216,7 +232,7 @@ def test_a_start_that_is_gone_diverged_or_changed(pretrained, user_file, tmp_pat
     )
     with pytest.raises(InputError, match=r"weights of .*start have changed"):
         train(config, tmp_path / "run")
-    wild = {"steps": 400, "learning_rate": 1e18, "clip": 0.0}
+    wild = {"steps": 400, "learning_rate": 1e9, "clip": 0.0}
     with pytest.raises(Diverged):
         train(settings(path, pretrained.folder, train=wild), tmp_path / "wild")
     with pytest.raises(InputError, match="diverged and cannot be started from"):

@@ -103,7 +103,8 @@ def test_frames_do_not_follow_from_the_order_of_the_samples(data, training_of):
     same = []
     for seed in range(12):
         training = training_of(NUM_FRAMES, seed)
-        training.train_set = range(NUM_FRAMES)  # as many samples as frames
+        as_many = torch.arange(NUM_FRAMES) % len(data)
+        training.train_set = data.subset(as_many)  # as many samples as frames
         training.config = replace(training.config, batch_size=NUM_FRAMES)
         batch = data.batch([0])
         (drawn,) = numbers_of(batch, training._frames(batch, torch.arange(1)))

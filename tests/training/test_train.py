@@ -14,9 +14,10 @@ import torch
 from safetensors.torch import load_file
 
 import cato
+from cato.data import dataset
 from cato.errors import Diverged, InputError, Interrupted
 from cato.inference.evaluate import evaluate_run
-from cato.runs.folder import open_run
+from cato.runs.folder import create_run, open_run
 from cato.runs.load import load_splits, load_surrogate
 from cato.training import loop
 from cato.training.train import resume, train
@@ -100,23 +101,53 @@ def wait_for_progress(process, checkpoints):
         time.sleep(0.002)
 
 
-def test_ctrl_c_saves_mid_epoch_and_resumes_exactly(tmp_path, config_with, monkeypatch):
+@pytest.mark.parametrize(("share", "lines"), [(0.2, [5, 10, 15]), (0.06, [10, 15])])
+def test_ctrl_c_saves_mid_epoch_and_resumes_exactly(
+    tmp_path, config_with, monkeypatch, share, lines
+):
+    monkeypatch.setattr(loop, "VALIDATION_SHARE", share)  # with 0.06 after every second epoch
     config = config_with(train={"epochs": 3})
+    train(config, tmp_path / "reference")
+    assert [line["step"] for line in open_run(tmp_path / "reference").log()] == lines
+    original = loop.Training.step
+
+    def step_with_interrupt(self, stop=False, save=False):
+        if self.state.step == 6:  # in the middle of the second epoch
+            os.kill(os.getpid(), signal.SIGINT)
+        return original(self, stop or self.state.step == 6, save)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop.Training, "step", step_with_interrupt)
+        with pytest.raises(Interrupted, match="cato train --resume"):
+            train(config, tmp_path / "stopped")
+    assert [line["step"] for line in open_run(tmp_path / "stopped").read_log()] == lines[:-2]
+    resume(tmp_path / "stopped")
+    assert_same_ending(tmp_path / "stopped", tmp_path / "reference")
+
+
+@pytest.mark.parametrize("is_replaced", [False, True])
+def test_a_folder_that_is_moved_while_it_is_trained(
+    tmp_path, config_with, monkeypatch, is_replaced
+):
+    """Nothing is written where it was, and it resumes exactly where it is."""
+    config, folder, moved = config_with(train={"epochs": 3}), tmp_path / "run", tmp_path / "moved"
     train(config, tmp_path / "reference")
     original = loop.Training.step
 
-    def step_with_interrupt(self, stop_requested=False):
-        if self.state.step == 6:  # in the middle of the second epoch
-            os.kill(os.getpid(), signal.SIGINT)
-        return original(self, stop_requested or self.state.step == 6)
+    def step_and_move(self, *wishes):
+        if self.state.step == 6:
+            folder.rename(moved)
+            if is_replaced:
+                create_run(folder, config, self.surrogate.problem)
+        return original(self, *wishes)
 
-    monkeypatch.setattr(loop.Training, "step", step_with_interrupt)
-    with pytest.raises(Interrupted, match="cato train --resume"):
-        train(config, tmp_path / "stopped")
+    monkeypatch.setattr(loop.Training, "step", step_and_move)
+    with pytest.raises(InputError, match="run was moved, removed or replaced"):
+        train(config, folder)
     monkeypatch.undo()
-    assert open_run(tmp_path / "stopped").log()[-1]["step"] == 5
-    resume(tmp_path / "stopped")
-    assert_same_ending(tmp_path / "stopped", tmp_path / "reference")
+    assert [path.name for path in folder.rglob("*")] == ["run.json"] * is_replaced
+    resume(moved)
+    assert_same_ending(moved, tmp_path / "reference")
 
 
 def test_training_in_a_thread(tmp_path, config_with):
@@ -138,21 +169,23 @@ def test_one_training_builds_one_model(tmp_path, config_with, monkeypatch):
     assert len(built) == 1
 
 
-def test_one_training_on_a_file_reads_it_once(tmp_path, monkeypatch):
-    from cato.user_data import read as user_data
+def test_one_training_on_a_file_reads_and_checks_it_once(tmp_path, monkeypatch):
+    from cato.user_data import read, samples
 
     rng = np.random.default_rng(0)
     grid = np.stack(np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij"), axis=-1)
     fields = {"inputs": rng.random((10, 4, 5, 1)), "targets": 1 + rng.random((10, 4, 5, 1))}
     np.savez(tmp_path / "user.npz", coords=grid, **fields)
     calls = []
-    for name in ("fingerprint", "read_samples"):
-        original = getattr(user_data, name)
+    counted_calls = ((read, "fingerprint"), (read, "read_samples"), (samples, "spreads"))
+    for module, name in (*counted_calls, (dataset, "check_arrays")):
+        original = getattr(module, name)
         counted = lambda *args, f=original, name=name: calls.append(name) or f(*args)  # noqa: E731
-        monkeypatch.setattr(user_data, name, counted)
+        monkeypatch.setattr(module, name, counted)
     settings = {"steps": 1, "accelerator": "cpu"}
     cato.train(tmp_path / "user.npz", "smoke", out=tmp_path / "run", train_settings=settings)
-    assert sorted(calls) == ["fingerprint", "read_samples"]
+    arrays = 3 * ["spreads"]
+    assert sorted(calls) == ["fingerprint", "read_samples", *arrays]
 
 
 def test_training_learns_and_keeps_the_best_weights(tmp_path, config_with):
@@ -175,8 +208,17 @@ def test_a_finished_run_is_left_alone(tmp_path, config_with, capsys):
 
 @pytest.mark.parametrize(
     ("launcher", "settings"),
-    [((), ("--train.devices", "2")), (TORCHRUN, ("--train.strategy", "fsdp"))],
-    ids=["ddp", "fsdp"],
+    [
+        ((), ("--train.devices", "2")),
+        (TORCHRUN, ("--train.strategy", "fsdp")),
+        ((), ("--train.devices", "2", "--train.mesh-parallel", "2")),
+        pytest.param(
+            TORCHRUN,
+            ("--train.strategy", "fsdp", "--train.mesh-parallel", "2"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["ddp", "fsdp", "mesh", "fsdp-mesh"],
 )
 def test_two_processes_give_the_loss_curve_of_one(
     tmp_path, config_with, data_root, launcher, settings
@@ -222,7 +264,6 @@ def test_a_time_budget_sets_the_number_of_steps(tmp_path, config_with):
 
 def test_calibration_leaves_weights_and_state_as_they_were(tmp_path, config_with):
     config = config_with()
-    from cato.runs.folder import create_run
     from cato.training.train import make_fabric
 
     splits = load_splits(config)
@@ -243,7 +284,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(tmp_path, config_with, monkeypa
     def poisoned(self, indices):
         sums = original(self, indices)
         if self.state.step == 7:
-            sums["loss"] = float("nan")
+            sums["loss"] = torch.full_like(sums["loss"], torch.nan)
         return sums
 
     monkeypatch.setattr(loop.Training, "_accumulate_gradients", poisoned)
@@ -281,7 +322,7 @@ def test_a_diverged_run_has_one_line_per_step(tmp_path, config_with, monkeypatch
 
 
 def test_a_divergent_learning_rate_is_reported(tmp_path, config_with):
-    config = config_with(train={"learning_rate": 1e30, "clip": 0.0})
+    config = config_with(train={"learning_rate": 1e9, "clip": 0.0})
     with pytest.raises(Diverged, match=r"lower --train\.learning-rate"):
         train(config, tmp_path / "run")
     assert load_surrogate(open_run(tmp_path / "run"))  # before any epoch came to its end
@@ -307,7 +348,7 @@ def test_a_folder_in_use_is_refused_before_data_are_made(tmp_path, config_with):
 
 
 def test_impossible_minutes_write_nothing(tmp_path):
-    with pytest.raises(InputError, match=r"minutes.*greater than 0.*-1"):
+    with pytest.raises(InputError, match=r"minutes.*greater than or equal to 0.0.*-1"):
         cato.train("darcy", "smoke", out=tmp_path / "run", minutes=-1)
     assert not list(tmp_path.iterdir())
 
@@ -379,3 +420,11 @@ def test_tensorboard_gets_every_epoch(tmp_path, config_with):
     events = EventAccumulator(str(run.folder / "tensorboard")).Reload()
     written = [event.value for event in events.Scalars("validation")]
     assert written == pytest.approx([line["validation"] for line in run.log()])
+
+
+@pytest.mark.parametrize("value", ["abc", "0", "-1", "1.5"])
+def test_a_wrong_number_of_processes_in_the_environment(value, tmp_path, config_with, monkeypatch):
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", value)
+    with pytest.raises(InputError, match="LOCAL_WORLD_SIZE must be a number of processes"):
+        train(config_with(), tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -32,6 +32,7 @@ from cato.kernels import attention as kernels
 from cato.kernels.eager import is_eager
 from cato.models.layers.nodewise import Linear
 from cato.models.shapes import Mesh
+from cato.partition import WHOLE
 
 Turn = Float[Tensor, "B *mesh pairs 2"]  # R(p) at every node, as (cos ω_r p, sin ω_r p).
 
@@ -89,14 +90,33 @@ class AxialAttention(nn.Module):
                 f"got width {width} with {heads} heads"
             )
         self.heads, self.axes, self.turn_values = heads, tuple(axes), turn_values
+        self.partition = WHOLE
         self.qkv = Linear(width, 3 * width * (1 if share_qkv else len(axes)), bias=False)
         # W_O of all axes side by side: the sum over axes is one matrix product.
         self.out = Linear(len(axes) * width, width, bias=False)
 
     def forward(self, h: Mesh, turns: Sequence[Turn]) -> Mesh:
-        """Attend along each axis; `turns[k]` is the rotation R(ζ_k)."""
-        turns = [turns[axis] for axis in self.axes]
-        return self.out(attend(self.qkv(h), turns, self.heads, self.axes, self.turn_values))
+        """Attend along each axis; `turns[k]` is the rotation R(ζ_k).
+
+        On a slab of rows, that of axis 0 is on a slab of columns.
+        """
+        qkv, turns = self.qkv(h), [turns[axis] for axis in self.axes]
+        if self.partition.is_whole:
+            return self.out(attend(qkv, turns, self.heads, self.axes, self.turn_values))
+        return self.out(self.attend_on_slab(qkv, turns))
+
+    def attend_on_slab(self, qkv: Tensor, turns: Sequence[Turn]) -> Tensor:
+        """Lines along axis 0 are whole on slabs of columns, all others on slabs of rows."""
+        width = 2 * turns[0].shape[-2] * self.heads
+        of_axes = qkv.split(3 * width, dim=-1)
+        lines = []
+        for number, (axis, turn) in enumerate(zip(self.axes, turns, strict=True)):
+            one = of_axes[number % len(of_axes)]  # one for all axes, or one for each
+            if axis == 0:
+                one = self.partition.to_columns(one)
+            line = attend(one, [turn], self.heads, [axis], self.turn_values)
+            lines.append(self.partition.to_rows(line, qkv.shape[2]) if axis == 0 else line)
+        return torch.cat(lines, dim=-1)
 
 
 def axial_attention(

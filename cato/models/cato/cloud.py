@@ -28,13 +28,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count, Positive
+from cato.config import Count, Positive, Ratio
 from cato.kernels.neighbours import gather_neighbours, nearest_neighbours, wrap
 from cato.models.cato.chart import Chart, ChartKind
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.attention import PointSliceAttention
 from cato.models.layers.frames import PointConfig
-from cato.models.layers.nodewise import MLP, Linear, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, hidden_width, time_embedding
 from cato.models.shapes import Coords, Mask, Points
 from cato.problem import Problem
 
@@ -45,7 +45,7 @@ _EDGE_WIDTH = 32  # Channels of the edge embedding that the blocks share.
 class CatoPCConfig(PointConfig):
     """Settings of CATO-PC."""
 
-    mlp_ratio: Positive = 2.0  # Hidden width of the block's MLP, in units of the width.
+    mlp_ratio: Ratio = 2.0  # Hidden width of the block's MLP, in units of the width.
     neighbours: Count = 16
     """Neighbours K of a point in the local operator, the point itself included."""
     slices: Count = 64  # Slices per head of the physics attention.
@@ -109,7 +109,7 @@ class CatoPCBlock(nn.Module):
         self.norm_local, self.scale_local = nn.LayerNorm(width), scale()
         self.local = LocalOperator(width)
         self.norm_mlp, self.scale_mlp = nn.LayerNorm(width), scale()
-        self.mlp = MLP(width, round(config.mlp_ratio * width), width)
+        self.mlp = MLP(width, hidden_width(width, config.mlp_ratio), width)
 
     def forward(self, h: Points, graph: Graph, mask: Mask) -> Points:
         h = h + self.scale_attention * self.attention(self.norm_attention(h), mask)

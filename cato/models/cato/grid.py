@@ -22,17 +22,19 @@ from annotated_types import Ge
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Axes, Count, Positive
+from cato.config import Axes, Count, Positive, Ratio
 from cato.errors import InputError
+from cato.kernels.depthwise import DepthwiseConv2d
 from cato.models.cato.attention import AxialAttention, Turn, frequencies, rotation
 from cato.models.cato.chart import Chart, ChartKind
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.frames import PointConfig
-from cato.models.layers.nodewise import MLP, Linear, time_embedding
+from cato.models.layers.nodewise import MLP, Linear, hidden_width, time_embedding
 from cato.models.shapes import Coords, Mesh, Shape
+from cato.partition import WHOLE, Partition
 from cato.problem import Problem
 
-_CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: nn.Conv2d, 3: nn.Conv3d}
+_CONVOLUTIONS: dict[int, Any] = {1: nn.Conv1d, 2: DepthwiseConv2d, 3: nn.Conv3d}
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class CatoConfig(PointConfig):
     """The published block, or ours: values are rotated too, and periodic coordinates turn by their
     phase."""
     heads: Count = 4  # Attention heads M; width must be a multiple of twice this.
-    mlp_ratio: Positive = 2.0  # Hidden width of the block's MLP, in units of the width.
+    mlp_ratio: Ratio = 2.0  # Hidden width of the block's MLP, in units of the width.
     kernel: Annotated[int, Ge(0)] = 3
     """Nodes k along each axis of the local operator's stencil; odd, or 0 for no local operator."""
     norm: bool = True  # Layer norms; identities otherwise, as in the paper's theory.
@@ -71,14 +73,33 @@ class LocalOperator(nn.Module):
         convolution = _CONVOLUTIONS[len(periodic)]
         self.depthwise = convolution(width, width, kernel, padding=padding, groups=width)
         self.pointwise = Linear(width, width)
-        # F.pad counts axes from the last to the first, two numbers each.
-        self.wrap = [n for wraps in reversed(periodic) for n in 2 * [reach if wraps else 0]]
+        self.reach, self.rows_wrap, self.partition = reach, periodic[0], WHOLE
+        self.wrapped = [axis for axis, wraps in enumerate(periodic, start=1) if wraps]
+
+    def spread_over(self, partition: Partition) -> None:
+        """Take the rows beyond a slab from its neighbours instead of padding."""
+        self.partition = partition
+        self.depthwise.padding = (0, *self.depthwise.padding[1:])
+        self.wrapped = [axis for axis in self.wrapped if axis != 1]
+
+    def with_halo(self, h: Mesh) -> Tensor:
+        """A slab with the rows around it; zeros beyond the boundary."""
+        before, after = self.partition.halo(h, self.reach, self.rows_wrap)
+        missing = [self.reach - rows.shape[1] for rows in (before, after)]
+        return F.pad(torch.cat((before, h, after), 1), (*[0, 0] * (h.ndim - 2), *missing))
+
+    def with_ends(self, h: Tensor) -> Tensor:
+        """Periodic axes continued on both sides; `F.pad` would move the channels to the front."""
+        for axis in self.wrapped:
+            last = h.narrow(axis, h.shape[axis] - self.reach, self.reach)
+            h = torch.cat((last, h, h.narrow(axis, 0, self.reach)), axis)
+        return h
 
     def forward(self, h: Mesh) -> Mesh:
-        h = h.movedim(-1, 1)  # a channels-last view: the convolution takes it without a copy
-        if any(self.wrap):
-            h = F.pad(h, self.wrap, mode="circular")
-        return self.pointwise(F.gelu(self.depthwise(h)).movedim(1, -1))
+        surrounded = self.with_ends(h if self.partition.is_whole else self.with_halo(h))
+        # A channels-last view: the convolution takes it without a copy.
+        mixed = self.depthwise(surrounded.movedim(-1, 1))
+        return self.pointwise(F.gelu(mixed).movedim(1, -1))
 
 
 class CatoBlock(nn.Module):
@@ -142,7 +163,7 @@ class Cato(Operator, config=CatoConfig):
                 (norm(), norm()),
                 AxialAttention(width, config.heads, axes, config.share_qkv, self.is_ours),
                 LocalOperator(width, config.kernel, problem.periodic) if config.kernel else None,
-                MLP(width, round(config.mlp_ratio * width), width),
+                MLP(width, hidden_width(width, config.mlp_ratio), width),
             )
             for _ in range(config.depth)
         )
@@ -157,8 +178,22 @@ class Cato(Operator, config=CatoConfig):
         else:
             self.register_buffer("rotary_scale", scale, persistent=False)
 
+    def spread_over(self, partition: Partition) -> None:
+        """Compute on the slab of a partition from now on."""
+        if self.config.chart == "normalised":
+            raise InputError(
+                "the chart 'normalised' needs the bounding box of the whole mesh, which a process "
+                "with a part of it does not have; use --model.chart learned"
+            )
+        self.partition = partition
+        for module in self.modules():
+            if isinstance(module, AxialAttention):
+                module.partition = partition
+            elif isinstance(module, LocalOperator):
+                module.spread_over(partition)
+
     def operate(self, nodes: Nodes) -> Prediction:
-        # The sum over all blocks keeps its digits inside autocast, too, and so do the results.
+        # The residual stream and the outputs stay in float32 inside autocast.
         h = self.lift(nodes.joined).to(nodes.joined.dtype)
         if self.time is not None:
             h = h + self.time(nodes.time)[:, None]
@@ -182,4 +217,4 @@ class Cato(Operator, config=CatoConfig):
                 if period is not None:
                     phase = 2 * torch.pi / period * coords[..., k]
                     turns[k] = rotation(phase.unflatten(1, shape), whole)
-        return turns
+        return [self.partition.to_columns(turns[0]), *turns[1:]]

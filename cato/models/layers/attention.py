@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from cato.errors import InputError
-from cato.models.layers.nodewise import MLP, Linear
+from cato.models.layers.nodewise import MLP, Linear, hidden_width
 from cato.models.shapes import Heads, Mask, Mesh, Points
 
 
@@ -30,7 +30,7 @@ class TransformerBlock(nn.Module):
         self.norm_attention = nn.LayerNorm(width)
         self.attention = attention
         self.norm_mlp = nn.LayerNorm(width)
-        self.mlp = MLP(width, round(mlp_ratio * width), width)
+        self.mlp = MLP(width, hidden_width(width, mlp_ratio), width)
 
     def forward(self, h: Mesh, *context: Any) -> Mesh:
         h = h + self.attention(self.norm_attention(h), *context)

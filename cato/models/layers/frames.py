@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from cato.config import Count, Depth, Fraction, Positive
+from cato.config import Count, Depth, Fraction, Ratio
 from cato.errors import InputError
 from cato.models.contract import Nodes, Operator, Prediction
 from cato.models.layers.attention import TransformerBlock
@@ -95,7 +95,7 @@ class PointOperator(Operator):
 class SkeletonConfig(PointConfig):
     """Settings of all networks with Transolver's skeleton."""
 
-    mlp_ratio: Positive = 1.0  # Hidden width of the block's MLP, in units of the width.
+    mlp_ratio: Ratio = 1.0  # Hidden width of the block's MLP, in units of the width.
     reference_grid: Annotated[int, Ge(0)] = 0
     """Nodes along each side of a grid on the unit square; its distances replace the coordinates.
     0 keeps the coordinates."""
@@ -172,7 +172,9 @@ class MeshFrame(nn.Module):
         self.periodic = periodic
         self.padding = padding
 
-    def forward(self, h: Signal, network: Callable[[Grid], Grid], nodes: Nodes) -> Signal:
+    def forward(
+        self, h: Signal, network: Callable[[Grid], Tensor], nodes: Nodes
+    ) -> Float[Tensor, "B C_body N"]:
         height, width = nodes.shape
         rows, columns = (
             0 if closed else share_of(self.padding, n)

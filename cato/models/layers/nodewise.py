@@ -21,6 +21,11 @@ class Linear(nn.Linear):
         return linear(x, self.weight, self.bias)
 
 
+def hidden_width(width: int, ratio: float) -> int:
+    """Width of a hidden layer in units of a width; at least 1."""
+    return max(1, round(ratio * width))
+
+
 class MLP(nn.Module):
     """W₂ σ(W₁ x + b₁) + b₂ on the last axis."""
 
@@ -38,6 +43,19 @@ class MLP(nn.Module):
 
     def forward(self, x: Float[Tensor, "*axes num_in"]) -> Float[Tensor, "*axes num_out"]:
         return self.out(self.activation(self.hidden(x)))
+
+
+class GatedMLP(nn.Module):
+    """W₂ (GELU(a) b) + b₂ with [a, b] = W₁ x + b₁, on the last axis."""
+
+    def __init__(self, width: int, hidden: int) -> None:
+        super().__init__()
+        self.hidden = Linear(width, 2 * hidden)
+        self.out = Linear(hidden, width)
+
+    def forward(self, x: Float[Tensor, "*axes C"]) -> Float[Tensor, "*axes C"]:
+        gate, value = self.hidden(x).chunk(2, dim=-1)
+        return self.out(F.gelu(gate) * value)
 
 
 class ChannelLinear(nn.Linear):
@@ -97,6 +115,21 @@ class TimeEmbedding(nn.Module):
 def time_embedding(width: int, problem: Problem) -> TimeEmbedding | None:
     """The embedding for time-conditioned problems, None for others."""
     return TimeEmbedding(width) if problem.has_time else None
+
+
+class FourierFeatures(nn.Module):
+    """[sin, cos](2π B x) with random B of deviation `scale` turns, which is not trained."""
+
+    frequency: Tensor
+
+    def __init__(self, dimension: int, num_features: int, scale: float) -> None:
+        super().__init__()
+        self.register_buffer("frequency", scale * torch.randn(dimension, num_features // 2))
+
+    def forward(self, coords: Float[Tensor, "*axes D"]) -> Float[Tensor, "*axes F"]:
+        # A sum and not a matrix product, which autocast would round to less than a turn.
+        angle = 2 * torch.pi * (coords[..., None] * self.frequency).sum(-2)
+        return torch.cat((angle.sin(), angle.cos()), dim=-1)
 
 
 class ReferenceGrid(nn.Module):
