@@ -31,17 +31,17 @@ import numpy as np
 
 from cato.errors import InputError
 from cato.memory import address_space_used, available_memory, readable_size
-from cato.processes import Worker, WorkerDied
+from cato.processes import Worker, WorkerDied, slowness
 
 try:
     import resource
 except ImportError:  # Windows
     resource = None  # type: ignore[assignment]
 
-SECONDS = 15.0  # Time limit of the smallest files,
+SECONDS = 15.0  # Time limit of the smallest files on an idle machine,
 BYTES_PER_SECOND = 1e6  # plus that of reading at the speed of a slow network disk.
 MEMORY = 2**30  # Bytes of memory for the smallest files,
-MAX_EXPANSION = 1032  # plus what deflate can compress to the size of the file,
+MAX_EXPANSION = 1032  # plus what deflate can unpack from the size of the file,
 SHARE = 0.9  # but not more than this part of what is available.
 IDLE_SECONDS = 60.0
 KINDS = "biufU"  # Kinds of array that the child may return: never Python objects.
@@ -59,20 +59,27 @@ def prepare(*imports: str) -> None:
 
 
 def parse(
-    function: Callable[..., Any], files: Sequence[Path], *arguments: Any, imports: Sequence[str]
+    function: Callable[..., Any],
+    files: Sequence[Path],
+    *arguments: Any,
+    imports: Sequence[str],
+    parts: Sequence[Path] = (),
 ) -> list[Any]:
     """The results of `function(file, *arguments)` for all files, computed in the child.
 
     Args:
         function: Importable; returns plain values and arrays.
-        files: Their sizes set the limits of time and memory.
+        files: Their sizes set the limits of time and memory; a folder counts with all its files.
         arguments: Are pickled.
         imports: Slow modules that the function needs; their import does not count as its time.
+        parts: Further files that the function reads.
     """
-    for file in files:
+    inner = [part for file in files if file.is_dir() for part in file.rglob("*") if part.is_file()]
+    regular = [*(file for file in files if not file.is_dir()), *inner, *parts]
+    for file in regular:
         require_regular(file)
-    size = sum(file.stat().st_size for file in files)
-    seconds = SECONDS + size / BYTES_PER_SECOND
+    size = sum(file.stat().st_size for file in regular)
+    seconds = slowness() * (SECONDS + size / BYTES_PER_SECOND)
     num_bytes = int(min(MEMORY + MAX_EXPANSION * size, SHARE * available_memory()))
     with _one_call, _shared_block() as (block, address):
         try:
@@ -103,7 +110,7 @@ def _started(imports: tuple[str, ...]) -> None:
 
 
 def require_regular(file: Path) -> None:
-    """Raise if reading a path could block forever or is no reading of a file at all."""
+    """Raise unless a path is a regular file: reading a pipe or a device could block forever."""
     if not file.exists():
         raise InputError(f"{file} does not exist")
     if not file.is_file():

@@ -1,10 +1,11 @@
-"""Commands that are killed at a random moment end as if they had not been."""
+"""Commands that are killed end as if they had not been."""
 
 import pytest
 
-from tools.hostile.kills import KINDS, campaign
+from tools.hostile.kills import campaign
+from tools.hostile.launcher import can_trace
 
-QUICK = ("adamw", "extend", "evaluate")
+QUICK = ("adamw", "evaluate")
 
 
 def bugs_in(counts):
@@ -13,15 +14,14 @@ def bugs_in(counts):
 
 
 def test_some_kills():
-    counts = campaign(60, seed=1, most=len(QUICK), kinds=QUICK)
+    counts = campaign(120, seed=1, most=2, kinds=QUICK)
     assert not bugs_in(counts)
-    assert counts["correct"] == counts["tried"] > 0
-    assert counts["kills"]
+    assert counts["kills"] >= counts["correct"] == counts["tried"] > 0
+    assert counts["calls"] or not can_trace()
 
 
 @pytest.mark.slow
 def test_100_kills():
-    counts = campaign(3600, seed=2, most=10 * len(KINDS))
+    counts = campaign(3600, seed=2, most=100)
     assert not bugs_in(counts)
-    assert counts["correct"] == counts["tried"]
-    assert counts["kills"] >= 100
+    assert counts["correct"] == counts["tried"] == 100

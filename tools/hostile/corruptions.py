@@ -24,9 +24,10 @@ import numpy as np
 import cato
 from cato.cli import main
 from cato.errors import InputError
+from cato.processes import slowness
 from tools.hostile.samples import STEPS, ending_of, is_same, train_words, workshop
 
-LIMIT_SECONDS = 60  # A command that takes longer hangs.
+LIMIT_SECONDS = 60  # A command that takes longer hangs, in proportion to the load.
 Damage = Callable[[Path, Path, random.Random], None]
 """Damages a file, given the same file of another run."""
 
@@ -154,8 +155,8 @@ def _export(folder: Path, run: Path) -> Any:
     _quiet("export", run, "--format", "pt2", "--out", target)
     about = describe(target)["run"]
     if not (run / "evaluation.json").exists():  # then there is no test error to mention
-        about["test_error"] = json.loads((folder / "run" / "evaluation.json").read_text())
-        about["test_error"] = {k: about["test_error"][k] for k in describe(target)["run"]}
+        figures = json.loads((folder / "run" / "evaluation.json").read_text())
+        about["test_error"] = {key: figures.get(key) for key in ALL_ERRORS}
     return {k: v for k, v in about.items() if k != "name"}
 
 
@@ -176,7 +177,7 @@ class _Hang(Exception):
 def _outcome(command: Callable[[Path, Path], Any], folder: Path, run: Path, reference: Any) -> str:
     errors = io.StringIO()
     signal.signal(signal.SIGALRM, _raise_hang)
-    signal.alarm(LIMIT_SECONDS)
+    signal.alarm(round(slowness() * LIMIT_SECONDS))
     try:
         with contextlib.redirect_stderr(errors):
             result = command(folder, run)

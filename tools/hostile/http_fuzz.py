@@ -2,8 +2,9 @@
 
     python -m tools.hostile.http_fuzz SECONDS SEED
 
-Half of the requests are mutations of valid ones (bytes, numbers, shapes, lengths, headers, paths).
-Between them, valid requests must be answered as by the model itself.
+Half of the requests are mutations of valid ones (bytes, numbers, shapes, lengths, headers, paths);
+some are framed oddly: in chunks, with two lengths or hosts, two at once, as a WebSocket or HTTP/2.
+Between them, valid requests must be answered as by the model itself, whole and in chunks.
 """
 
 import io
@@ -23,12 +24,44 @@ from cato.benchmarks import BENCHMARKS, editor_for
 from cato.serve.models import ServedModel, load_model
 from tools.hostile.served import ServerProcess
 
-OPTIONS = ("--header-seconds", "2", "--body-seconds", "2", "--idle-seconds", "1")
+OPTIONS = (
+    *("--header-seconds", "2", "--body-seconds", "2", "--idle-seconds", "1"),
+    *("--time-limit", "50"),  # Predictions may take long on a busy machine.
+)
 EXTREMES = (0.0, -1.0, 1e-45, 1e-30, 1e19, 1e38, -3.4e38, 1e300, float("nan"), float("inf"))
 SIZES = (0, 1, 2, -1, 10**20, 2**31, 2**63, 2**64, 1e20, True, None, "5", [], {})
 TYPES = ("application/json", "application/x-npz", "application/octet-stream", "text/html", "")
 METHODS = ("GET", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "PATCH", "TRACE", "FOO")
 FIXED_PATHS = ("/", "/docs", "/models", "/health", "/metrics", "/openapi.json", "/explorer/", "/x")
+FRAMES = (
+    "Transfer-Encoding: chunked\r\nContent-Length: 5\r\n",
+    "Transfer-Encoding: chunked, chunked\r\n",
+    "Transfer-Encoding: gzip\r\n",
+    "Content-Length: 5\r\nContent-Length: 6\r\n",
+    "Content-Length: +5\r\n",
+    "Content-Length: 5, 5\r\n",
+    "Content-Encoding: gzip\r\nContent-Length: 5\r\n",
+    "Host: other\r\nContent-Length: 5\r\n",
+    "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n",
+    "Connection: Upgrade, HTTP2-Settings\r\nUpgrade: h2c\r\nHTTP2-Settings: AAMAAABk\r\n",
+    "X: a\r\n b\r\n",
+    "X: \0\r\n",
+    "X" * 100_000 + ": 1\r\n",
+    "X: 1\r\n" * 20_000,
+)
+"""Lines of a header that frame a body in odd ways."""
+STARTS = (
+    "POST {path} HTTP/1.1\r\n",
+    "POST http://localhost{path} HTTP/1.1\r\n",
+    "POST {path} HTTP/1.0\r\n",
+    "POST {path} HTTP/9.9\r\n",
+    "POST {path}\r\n",
+    "GET {path}?" + "a" * 100_000 + " HTTP/1.1\r\n",
+    "CONNECT localhost:80 HTTP/1.1\r\n",
+    "OPTIONS * HTTP/1.1\r\n",
+    "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+)
 TIMEOUT = 60.0
 CHECK_EVERY = 50  # Requests between two valid ones.
 
@@ -135,9 +168,23 @@ class Fuzzer:
                     changed[at:] = changed[at : at + int(self.rng.integers(1, 2000))]
         return bytes(changed)
 
+    def oddity(self, path: str) -> bytes:
+        """A request that is framed oddly."""
+        start = self.pick(STARTS) if self.rng.random() < 0.3 else STARTS[0]
+        frame = self.pick(FRAMES) if self.rng.random() < 0.8 else ""
+        host = "Host: localhost\r\n" * int(self.pick([0, 1, 1, 1, 2]))
+        kind = "Content-Type: application/json\r\nConnection: close\r\n"
+        body = self.pick(
+            ["", "hello", "5\r\nhello\r\n0\r\n\r\n", "ffffffffffffffff\r\nx", "-1\r\n"]
+        )
+        request = start.format(path=path) + host + kind + frame + "\r\n" + body
+        return request.encode() * int(self.pick([1, 1, 2, 50]))
+
     def request(self) -> bytes:
         """A whole request."""
         name = self.pick(sorted(self.models))
+        if self.rng.random() < 0.1:
+            return self.oddity(f"/models/{name}/predict")
         model = self.models[name]
         method, target, kind, body = "POST", f"/models/{name}/predict", "application/json", b""
         match self.rng.integers(6):
@@ -194,14 +241,18 @@ def send(port: int, request: bytes) -> tuple[int, bytes]:
 
 
 def is_right(port: int, model: ServedModel, rng: np.random.Generator) -> bool:
-    """Whether a valid request is answered as by the model itself."""
+    """Whether a valid request, whole or in chunks, is answered as by the model itself."""
     inputs = rng.choice([3.0, 12.0], (1, *model.problem.shape, 1)).astype(np.float32)
     stream = io.BytesIO()
     np.savez(stream, inputs=inputs)
-    body = stream.getvalue()
+    body, frame = stream.getvalue(), f"Content-Length: {len(stream.getvalue())}"
+    if rng.random() < 0.5:
+        frame, cut = "Transfer-Encoding: chunked", int(rng.integers(1, len(body)))
+        parts = (body[:cut], body[cut:], b"")
+        body = b"".join(b"%x\r\n%s\r\n" % (len(part), part) for part in parts)
     head = (
         f"POST /models/{model.name}/predict HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
-        f"Content-Type: application/x-npz\r\nContent-Length: {len(body)}\r\n\r\n"
+        f"Content-Type: application/x-npz\r\n{frame}\r\n\r\n"
     )
     status, content = send(port, head.encode() + body)
     if status != 200:
@@ -210,7 +261,7 @@ def is_right(port: int, model: ServedModel, rng: np.random.Generator) -> bool:
         return archive["outputs"].tobytes() == model.surrogate.predict(inputs).tobytes()
 
 
-def campaign(seconds: float, seed: int) -> dict[str, Any]:
+def campaign(seconds: float, seed: int, most: int | None = None) -> dict[str, Any]:
     """Counts by status, and the first requests that broke something."""
     torch.set_num_threads(1)
     fuzzer = Fuzzer({name: load_model(name) for name in BENCHMARKS}, seed)
@@ -219,7 +270,7 @@ def campaign(seconds: float, seed: int) -> dict[str, Any]:
     num_checks = num_wrong = 0
     with ServerProcess(*BENCHMARKS, "--deterministic", *OPTIONS) as server:
         until = time.monotonic() + seconds
-        while time.monotonic() < until:
+        while time.monotonic() < until and sum(statuses.values()) != most:
             request = fuzzer.request()
             try:
                 status, content = send(server.port, request)

@@ -140,7 +140,7 @@ def liars(port: int, seed: int):
         time.sleep(SETTLE_SECONDS)
 
 
-def campaign(seconds: float, seed: int) -> dict[str, Any]:
+def campaign(seconds: float, seed: int, most: int | None = None) -> dict[str, Any]:
     """Both halves; ratios of throughput, counts of answers by kind, memory in megabytes."""
     torch.set_num_threads(1)
     surrogate = load_model("darcy").surrogate

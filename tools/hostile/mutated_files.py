@@ -27,10 +27,11 @@ NPY = Layout("a.npy", (None, H, W), {"train": slice(0, 4), "test": slice(4, 6)},
 MAT = replace(NPY, file="a.mat", name="p")
 
 
-def campaign(seconds: float, seed: int) -> dict:
-    """Damaged files of all formats in turn for `seconds`; counts of the verdicts."""
+def campaign(seconds: float, seed: int, most: int | None = None) -> dict:
+    """Damaged files of all formats in turn for `seconds`, or `most`; counts of the verdicts."""
     with tempfile.TemporaryDirectory() as folder:
-        return run_attacks(attacks(Path(folder), seed), seconds)
+        counts = run_attacks(attacks(Path(folder), seed), seconds, most)
+    return counts | {"formats": len(FORMATS)}
 
 
 def attacks(folder: Path, seed: int, formats: tuple[str, ...] = ()) -> Iterator[Attack]:

@@ -35,14 +35,14 @@ class Wrong(Exception):
     """A command succeeded with a wrong answer, or failed without one line."""
 
 
-def campaign(seconds: float, seed: int) -> dict[str, Any]:
-    """Trials for some seconds, at least one of each kind, counted by what became of them."""
+def campaign(seconds: float, seed: int, most: int | None = None) -> dict[str, Any]:
+    """Trials for some seconds, or `most`, counted by what became of them."""
     rng, until = np.random.default_rng(seed), time.monotonic() + seconds
     counts = {"tried": 0, "correct": 0, "one_line_errors": 0, "wrong": 0, "tracebacks": 0}
     failures: list[str] = []
     with tempfile.TemporaryDirectory() as folder:
         plain = _errors(Path(folder) / "plain", _arrays(), _arrays())
-        while time.monotonic() < until or counts["tried"] < len(SPOILS):
+        while time.monotonic() < until and counts["tried"] != most:
             spoil = SPOILS[counts["tried"] % len(SPOILS)]
             counts["tried"] += 1
             state = rng.bit_generator.state["state"]["state"]

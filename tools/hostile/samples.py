@@ -75,8 +75,8 @@ def _is_orphan(weights: Path) -> bool:
 @contextlib.contextmanager
 def workshop() -> Iterator[Path]:
     """A temporary folder with user.npz, as the working folder."""
-    before = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder:
+    before, memory = Path.cwd(), Path("/dev/shm")  # where no disk has to be waited for
+    with tempfile.TemporaryDirectory(dir=memory if memory.exists() else None) as folder:
         write_user_data(Path(folder) / "user.npz")
         os.chdir(folder)
         try:

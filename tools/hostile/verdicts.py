@@ -7,7 +7,7 @@ Every attack ends in one of six verdicts. Only the first two are acceptable:
     wrong             it returned something invalid, or ended with another code or more lines
     tracebacks        any other exception
     crashes           the process died
-    hangs             no end after `HANG` seconds
+    hangs             no end after `HANG` seconds, in proportion to the load of the machine
 """
 
 import json
@@ -23,7 +23,7 @@ from itertools import chain
 from typing import Any
 
 from cato.errors import InputError
-from cato.processes import Worker, WorkerDied
+from cato.processes import Worker, WorkerDied, slowness
 
 ACCEPTABLE = ("correct", "one_line_errors")
 VERDICTS = (*ACCEPTABLE, "wrong", "tracebacks", "crashes", "hangs")
@@ -33,10 +33,10 @@ Attack = tuple[str, Callable[..., Any], tuple[Any, ...]]
 """A name, and the importable function with its arguments."""
 
 
-def run_attacks(attacks: Iterable[Attack], seconds: float, attempts: int | None = None) -> dict:
+def run_attacks(attacks: Iterable[Attack], seconds: float, most: int | None = None) -> dict:
     """Counts of the verdicts, and the first attacks with a bad one.
 
-    Stops after `seconds`, or after `attempts` if that is given.
+    Stops after `seconds`, or after `most` attacks.
     """
     counts: dict[str, Any] = {"tried": 0, **dict.fromkeys(VERDICTS, 0)}
     failures: list[str] = []
@@ -46,10 +46,12 @@ def run_attacks(attacks: Iterable[Attack], seconds: float, attempts: int | None 
     with Worker() as worker:
         worker.run(judge, first[1], *first[2])  # imports everything, which may take its time
         for name, function, arguments in chain([first], attacks):
-            if time.monotonic() > deadline if attempts is None else counts["tried"] >= attempts:
+            if time.monotonic() > deadline or counts["tried"] == most:
                 break
             try:
-                verdict, detail = worker.run(judge, function, *arguments, timeout=3 * HANG)
+                verdict, detail = worker.run(
+                    judge, function, *arguments, timeout=3 * slowness() * HANG
+                )
             except TimeoutError:
                 verdict, detail = "hangs", ""
             except WorkerDied as error:
@@ -86,7 +88,7 @@ def judge(function: Callable[..., Any], *arguments: Any) -> tuple[str, str]:
         verdict = ("one_line_errors" if is_line else "wrong", "\n".join(lines))
     elif verdict[0] == "correct" and any("Traceback" in line for line in lines):
         verdict = ("tracebacks", "\n".join(lines))
-    if time.monotonic() - began > HANG:
+    if time.monotonic() - began > slowness() * HANG:
         verdict = ("hangs", f"{time.monotonic() - began:.0f} s, {verdict}")
     return verdict
 
