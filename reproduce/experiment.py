@@ -17,14 +17,17 @@ from cato.errors import InputError
 from cato.models.registry import MODELS, default_model, model_class
 from cato.runs.folder import Run
 from cato.runs.load import data_spec
-from cato.runs.settings import Changes, RunConfig, build_settings
-from reproduce.jobs import run_jobs
+from cato.runs.settings import GROUPS, Changes, RunConfig, build_settings, read_recipe
+from reproduce import candidates
+from reproduce.jobs import KEPT, run_jobs
 from reproduce.power_law import MIN_BUDGETS
 from reproduce.step_timing import in_equal_time
 
 FILE = Path(__file__).with_name("experiments.toml")
 RESULTS = Path("docs/studies")
 """Results of the experiments as they are defined."""
+RUNS = Path("runs/studies")
+"""Run folders of the experiments as they are defined."""
 TRIALS = Path("results")
 """Results of experiments with overridden entries."""
 OURS = ("cato", "cato_pc")
@@ -85,7 +88,7 @@ class Experiment:
     sizes: tuple[int, ...] = ()
     repeats: int = 3
     data: Path = Path("data")
-    runs: Path = Path("runs/studies")
+    runs: Path = RUNS
     out: Path = TRIALS
     workers: int | None = None
 
@@ -179,21 +182,39 @@ class Experiment:
         and the unchanged recipe shares it with the comparison.
         """
         model = self.our_model(benchmark)
+        recipe: Changes = {}
         train = {"seed": seed}
         if "data" in changes:  # fewer samples, the same number of steps
             train["steps"] = self.num_steps(build_settings(benchmark, self.scale, model))
-        config = self.config(benchmark, model, changes, {"train": train})
+        if "structure" in changes.get("model", {}):
+            given = read_recipe(benchmark, self.scale, model)
+            recipe, model = {group: given[group] for group in GROUPS}, candidates.NAME
+        config = self.config(benchmark, model, recipe, changes, {"train": train})
         settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
         return self.job(benchmark, "_".join(settings).replace(" ", "") or model, seed), config
 
+    @property
+    def kept(self) -> Path:
+        """Folder of what is kept of the trainings besides run folders: records, measured times.
+
+        It is committed, unless this is a trial. Experiments that share run folders share it.
+        """
+        if self.out.parent == RESULTS and self.runs.parent == RUNS:
+            return RESULTS / self.runs.name
+        return self.runs
+
     def train(
-        self, jobs: Mapping[str, RunConfig], shorter: Mapping[str, str] = MappingProxyType({})
+        self,
+        jobs: Mapping[str, RunConfig],
+        shorter: Mapping[str, str] = MappingProxyType({}),
+        need_weights: bool = False,
     ) -> dict[str, Run]:
         """The finished run of every job; trains and evaluates those that are missing.
 
         Args:
             jobs: Settings by name.
             shorter: By job, the finished job that it extends.
+            need_weights: Train again what was trained on another machine.
         """
         self._generate_data(jobs.values())
         if self.minutes:
@@ -203,8 +224,9 @@ class Experiment:
                     "CUDA_VISIBLE_DEVICES= or leave --minutes out"
                 )
             (minutes,) = self.minutes
-            jobs = in_equal_time(jobs, minutes, self.runs, self.workers)
-        return run_jobs(jobs, self.runs, self.workers, self.name, shorter)
+            jobs = in_equal_time(jobs, minutes, self.kept, self.workers)
+        kept = self.kept / KEPT
+        return run_jobs(jobs, self.runs, self.workers, self.name, shorter, kept, need_weights)
 
     def _generate_data(self, jobs: Iterable[RunConfig]) -> None:
         """Generate missing data; whole scales first, because smaller sets are parts of them."""
@@ -247,7 +269,7 @@ def load(name: str, **overrides: Any) -> Experiment:
     if name not in table:
         raise InputError(f"no experiment {name!r}; choose one of {', '.join(table)}")
     given = {key: value for key, value in overrides.items() if value is not None}
-    entries: dict[str, Any] = {"runs": f"runs/studies/{name}"} | table[name]
+    entries: dict[str, Any] = {"runs": RUNS / name} | table[name]
     places = ("out", "data", "runs", "workers")
     if unused := [key for key in given if key not in (*OPTIONS[entries["kind"]], *places)]:
         raise InputError(f"{name} has no --{unused[0].replace('_', '-')}; leave it out")

@@ -2,33 +2,49 @@
 
 A job is a run folder. Finished jobs are kept; those that were stopped or killed resume from their
 checkpoint. If the queue itself is killed, its jobs save and end.
+
+What the results need of a finished job, its run folder without weights, is copied into one text
+file, which is committed with the results: an experiment of many hours continues on another machine.
 """
 
 import json
 import os
+import shutil
 import sys
 import time
 import traceback
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
+from threading import Lock
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from loky import cpu_count
 
 from cato.errors import Diverged, InputError, Interrupted
-from cato.files import read_json, write_json
+from cato.files import atomic_folder, read_json, write_json
 from cato.processes import Worker
 from cato.progress import progress_bar
-from cato.runs.folder import Run, copy_run, open_run
+from cato.runs.folder import LOG, RECORD, Run, copy_run, open_run
 from cato.runs.settings import RunConfig, run_config
+
+if TYPE_CHECKING:
+    from cato.data.dataset import Dataset
+    from cato.surrogate import Surrogate
 
 POLL_SECONDS = 0.5
 RESULT = "job.json"
-"""In the run folder of a finished job: its figures on the test split."""
+"""In the run folder of a finished job: its figures on the test split, and the error of ∇u."""
+KEPT = "trainings.json"
+"""The finished jobs without their weights: the texts of their files by job."""
+KEPT_FILES = (RECORD, LOG, RESULT)
+_keeping = Lock()
 
 
 def run_jobs(
@@ -37,6 +53,8 @@ def run_jobs(
     workers: int | None,
     label: str,
     shorter: Mapping[str, str] = MappingProxyType({}),
+    kept: Path | None = None,
+    need_weights: bool = False,
 ) -> dict[str, Run]:
     """Train and evaluate every job in `folder`/name; returns the runs.
 
@@ -46,7 +64,15 @@ def run_jobs(
         workers: Jobs at a time; one per core by default.
         label: Of the progress bar.
         shorter: By job, the finished job that it extends; all others are trained from scratch.
+        kept: File of the finished jobs, see `KEPT`; not kept without it.
+        need_weights: Train jobs again whose weights are not on this machine.
     """
+    if kept is not None:
+        restore(jobs, folder, kept)
+    if need_weights:
+        for name in jobs:
+            if is_done(folder / name) and not has_weights(folder / name):
+                shutil.rmtree(folder / name)
     for name, config in jobs.items():
         _require_same_settings(folder / name, config)
     waiting = [name for name in jobs if not is_done(folder / name)]
@@ -57,7 +83,7 @@ def run_jobs(
     pool = ThreadPoolExecutor(len(processes))
     try:
         futures = {
-            name: pool.submit(_run_job, idle, folder / name, jobs[name], shorter.get(name))
+            name: pool.submit(_run_job, idle, folder / name, jobs[name], shorter.get(name), kept)
             for name in waiting
         }
         with progress_bar(label, len(jobs)) as bar:
@@ -97,6 +123,43 @@ def figures_of(run: Run) -> dict[str, Any]:
     return read_json(run.folder / RESULT, f"{run.folder} is not finished")
 
 
+def has_weights(folder: Path) -> bool:
+    """Whether a finished job was trained on this machine."""
+    return (folder / "checkpoints").exists()
+
+
+def restore(jobs: Mapping[str, RunConfig], folder: Path, kept: Path) -> None:
+    """Write the run folders of jobs that were finished elsewhere, without weights.
+
+    Those with other settings than today's are trained again.
+    """
+    finished = read_json(kept, "trainings") if kept.exists() else {}
+    for name, config in jobs.items():
+        if name not in finished or (folder / name).exists():
+            continue
+        settings = json.loads(finished[name][RECORD])["config"]
+        if run_config(settings, str(kept)) == config:
+            folder.mkdir(parents=True, exist_ok=True)
+            with atomic_folder(folder / name) as temporary:
+                for file, text in finished[name].items():
+                    (temporary / file).write_text(text)
+
+
+def keep(run: Run, kept: Path) -> None:
+    """Copy a finished job into the file of finished jobs; of its log the best line and the last."""
+    lines = run.log()
+    thinned = [min(lines, key=lambda line: line["validation"]), lines[-1]]
+    with TemporaryDirectory() as scratch:
+        slim = replace(run, folder=Path(scratch))
+        slim.write_log(thinned[-1:] if thinned[0] is thinned[1] else thinned)
+        texts = {LOG: (slim.folder / LOG).read_text()}
+    texts |= {name: (run.folder / name).read_text() for name in (RECORD, RESULT)}
+    with _keeping:
+        finished = read_json(kept, "trainings") if kept.exists() else {}
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_json(kept, finished | {run.folder.name: {name: texts[name] for name in KEPT_FILES}})
+
+
 def _require_same_settings(folder: Path, config: RunConfig) -> None:
     if (folder / "run.json").exists() and open_run(folder).config != config:
         raise InputError(
@@ -105,7 +168,11 @@ def _require_same_settings(folder: Path, config: RunConfig) -> None:
 
 
 def _run_job(
-    idle: "SimpleQueue[Worker]", folder: Path, config: RunConfig, shorter: str | None
+    idle: "SimpleQueue[Worker]",
+    folder: Path,
+    config: RunConfig,
+    shorter: str | None,
+    kept: Path | None,
 ) -> bool:
     """Run a job in an idle process; whether it finished. Its log says why it did not."""
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -113,6 +180,8 @@ def _run_job(
     with suppress(InputError, RuntimeError):
         process.run(train_job, folder, config.to_dict(), shorter)
     idle.put(process)
+    if is_done(folder) and kept is not None:
+        keep(open_run(folder), kept)
     return is_done(folder)
 
 
@@ -173,9 +242,25 @@ def _train_and_evaluate(folder: Path, config: RunConfig, shorter: Run | None) ->
         run = _train(folder, config, shorter)
     except Diverged as error:
         run, diverged = open_run(folder), str(error)
-    splits = load_splits(config)
-    figures = evaluate(load_surrogate(run), splits.test, train_mean(splits)).to_dict()
-    write_json(folder / RESULT, figures | {"diverged": diverged})
+    splits, surrogate = load_splits(config), load_surrogate(run)
+    figures = evaluate(surrogate, splits.test, train_mean(splits)).to_dict()
+    slopes = gradient_error(surrogate, splits.validation)
+    write_json(folder / RESULT, figures | {"gradient_error": slopes, "diverged": diverged})
+
+
+def gradient_error(surrogate: "Surrogate", data: "Dataset") -> float | None:
+    """Relative error of ∇u on a steady mesh; None elsewhere."""
+    from cato.inference.evaluate import solve_all
+    from cato.physics.gradient import gradient, inverse_metric
+    from cato.physics.metrics import relative_l2
+
+    problem = data.problem
+    if problem.time != "steady" or problem.geometry == "cloud":
+        return None
+    metric = inverse_metric(data.coords, problem.shape, problem.periodic, problem.period)
+    slopes = partial(gradient, metric=metric, shape=problem.shape, periodic=problem.periodic)
+    truth = slopes(data.targets).flatten(2)
+    return relative_l2(slopes(solve_all(surrogate, data)).flatten(2), truth).mean().item()
 
 
 def _train(folder: Path, config: RunConfig, shorter: Run | None) -> Run:
@@ -183,8 +268,8 @@ def _train(folder: Path, config: RunConfig, shorter: Run | None) -> Run:
 
     if (folder / "run.json").exists():
         return resume(folder)
-    if shorter is None:
-        return train(config, folder)
+    if shorter is None or not has_weights(shorter.folder):
+        return train(config, folder)  # the same steps, from the start
     if figures_of(shorter)["diverged"]:
         last = shorter.log()[-1]
         copy_run(shorter, folder, config, {name: last[name] for name in ("step", "seconds")})

@@ -15,6 +15,7 @@ class PaperNumbers:
     error: float  # Relative L2 error of CATO (Table 1).
     rival: str  # The model with the lowest error after CATO.
     rival_error: float  # Its error.
+    text_rival_error: float | None = None  # Its error in the text, if that is another number.
     is_highlighted: bool = False  # Whether the paper names this gain among its largest.
     # Parameters, in millions, of models in their public settings.
     public_millions: Mapping[str, float] = field(default_factory=dict)

@@ -261,6 +261,12 @@ def peak_memory() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
+def resident_memory() -> float:
+    """Resident memory of this process now, in GiB."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**30
+
+
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {
     "step": step_cost,
     "operations": operations,

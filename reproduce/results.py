@@ -10,7 +10,6 @@ single fields were have no `fields`.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from math import inf, isfinite
 from pathlib import Path
 from statistics import mean, stdev
@@ -23,12 +22,9 @@ from torch import Tensor
 from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.files import read_json, write_json
-from cato.inference.evaluate import ALL_OUTPUTS, errors_by_field, solve_all
+from cato.inference.evaluate import ALL_OUTPUTS, errors_by_field
 from cato.models.registry import num_parameters
-from cato.physics.gradient import gradient, inverse_metric
-from cato.physics.metrics import relative_l2
 from cato.runs.folder import Run
-from cato.runs.load import load_splits, load_surrogate
 from reproduce.jobs import figures_of
 from reproduce.profiling import NO_DATA
 from reproduce.provenance import provenance
@@ -168,17 +164,9 @@ def title_with_field(row: Row) -> str:
 
 def gradient_errors(runs: Sequence[Run]) -> dict[str, float | None]:
     """Relative error of ∇u on the validation samples of a steady mesh: mean and spread of seeds."""
-    problem = runs[0].problem
-    if problem.time != "steady" or problem.geometry == "cloud":
+    errors = [figures_of(run)["gradient_error"] for run in runs]
+    if None in errors:
         return {"gradient_error": None, "gradient_spread": None}
-    data = load_splits(runs[0].config).validation
-    metric = inverse_metric(data.coords, problem.shape, problem.periodic, problem.period)
-    slopes = partial(gradient, metric=metric, shape=problem.shape, periodic=problem.periodic)
-    truth = slopes(data.targets).flatten(2)
-    errors = [
-        relative_l2(slopes(solve_all(load_surrogate(run), data)).flatten(2), truth).mean().item()
-        for run in runs
-    ]
     return {"gradient_error": mean(errors), "gradient_spread": spread(errors)}
 
 

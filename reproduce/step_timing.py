@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cato.training.loop import Training
 
 SPEEDS = "speeds.json"
-"""In the folder of the runs: seconds of a step by `speed_key`, and of `UNIT`."""
+"""Seconds of a step by `speed_key`, and of `UNIT`; committed with the trainings."""
 UNIT, MATMUL = "matmul", 1024
 """What steps are measured in, and its size."""
 TIMED_SECONDS, MIN_STEPS = 5.0, 5
@@ -47,7 +47,7 @@ def in_equal_time(
 
     Args:
         jobs: Settings by name.
-        minutes: Training time of each, with its share of a validation per epoch.
+        minutes: Training time of each, with its share of the validations.
         folder: Where measured times are kept.
         workers: Measurements at a time; one per core by default.
     """
@@ -112,7 +112,7 @@ def measure(settings: dict[str, Any] | None) -> float:
 
 
 def seconds_per_step(config: RunConfig) -> float:
-    """Wall time in the real training, with its share of a validation per epoch."""
+    """Wall time in the real training, with its share of the validations."""
     with _training(config) as training:
         return training.seconds_per_step()
 
@@ -128,7 +128,7 @@ def matmuls_per_step(config: RunConfig) -> float:
         while clock() - began < TIMED_SECONDS or len(steps) < MIN_STEPS:
             steps.append(in_matmuls(training.step, matrix, clock)[1])
         _, validation = in_matmuls(training.validate, matrix, clock)
-        return median(steps) + validation / training.steps_per_epoch
+        return median(steps) + validation / training.steps_per_validation
 
 
 @contextmanager

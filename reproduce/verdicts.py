@@ -1,11 +1,12 @@
 """Rules that turn measured numbers into a verdict on a claim of the paper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
-from math import hypot
+from math import sqrt
 from typing import Any
 
 import numpy as np
+from scipy import stats
 
 from cato.inference.evaluate import has_learnt
 
@@ -17,18 +18,22 @@ TOO_SHORT = "trained too short to tell"
 NOT_SHOWN = "not shown"
 NOT_RUN = "not run"
 NEEDS_GPU = "not testable without a GPU"
+CONTRADICTORY = "contradictory in the paper"
 MEANINGS = {
-    SHOWN: "the measurement agrees, by more than the seeds vary where models were trained",
+    SHOWN: "the measurement agrees; where models were trained, with p < 0.05 over the seeds",
     ONE_SEED: "the measurement agrees, but at least one side has a single seed",
     IN_PART: "only some parts hold, or the gain is smaller than the paper's",
-    WITHIN_SPREAD: "no difference larger than the spread over seeds or benchmarks",
+    WITHIN_SPREAD: "no difference with p < 0.05 over seeds, or 95 % of the draws of benchmarks",
     TOO_SHORT: "the compared models have not yet learnt more than the training mean",
     NOT_SHOWN: "the measurement, in this setting, contradicts the claim",
+    CONTRADICTORY: "two numbers of the paper for the same quantity disagree",
     NEEDS_GPU: "a statement about full-size training or about GPU time",
     NOT_RUN: "the experiment has no results yet or does not cover the claim",
 }
 """All verdicts, in the order of the results page."""
 
+SIGNIFICANCE = 0.05
+"""Largest p-value of a difference that counts."""
 CONFIDENCE = 0.95
 """Share of the bootstrap draws that must agree."""
 NUM_DRAWS = 2000
@@ -57,37 +62,82 @@ class Claim:
     details: str = ""
 
 
+def p_value(
+    ours: Mapping[str, Any], theirs: Mapping[str, Any], error: str, spread: str
+) -> float | None:
+    """Welch's test of equal mean errors, two-sided; None if both sides have a single seed.
+
+    A side with one seed is tested as one more draw from a normal distribution with the deviation of
+    the other: it must lie outside their interval of prediction.
+    """
+    sides = [(row[error], row[spread], len(row["errors"])) for row in (ours, theirs)]
+    gap = theirs[error] - ours[error]
+    known = [(deviation, count) for _, deviation, count in sides if deviation is not None]
+    if not known:
+        return None
+    if not any(deviation for deviation, _ in known):
+        return 0.0 if gap else 1.0
+    if len(known) == 2:
+        (one, s1, n1), (two, s2, n2) = sides
+        return float(stats.ttest_ind_from_stats(one, s1, n1, two, s2, n2, equal_var=False).pvalue)
+    ((deviation, count),) = known
+    t = abs(gap) / (deviation * sqrt(1 + 1 / count))
+    return float(2 * stats.t.sf(t, count - 1))
+
+
 def compare_errors(
     ours: Mapping[str, Any],
     theirs: Mapping[str, Any],
     error: str = "relative_l2",
     spread: str = "spread",
 ) -> str:
-    """Whether our error is lower by more than both vary over the seeds.
+    """Whether our error is significantly lower over the seeds.
 
-    The standard deviations of both sides add up in quadrature. If only one side has several seeds,
-    the other is assumed to vary as much, and a positive verdict is `ONE_SEED`.
+    If a side has a single seed, a positive verdict is `ONE_SEED`.
     """
-    gap = theirs[error] - ours[error]
-    known = [row[spread] for row in (ours, theirs) if row[spread] is not None]
-    if not known:
-        return ONE_SEED if gap > 0 else NOT_SHOWN
-    if abs(gap) <= hypot(known[0], known[-1]):
+    p = p_value(ours, theirs, error, spread)
+    is_lower = ours[error] < theirs[error]
+    if p is None:
+        return ONE_SEED if is_lower else NOT_SHOWN
+    if p >= SIGNIFICANCE:
         return WITHIN_SPREAD
-    if gap < 0:
+    if not is_lower:
         return NOT_SHOWN
-    return SHOWN if len(known) == 2 else ONE_SEED
+    return ONE_SEED if None in (ours[spread], theirs[spread]) else SHOWN
 
 
 def compare_to_rivals(ours: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> str:
     """Whether our error is lower than that of the first, best rival.
 
-    `TOO_SHORT` if we or most rivals have learnt next to nothing, unless we are clearly beaten.
+    `TOO_SHORT` if they cannot be compared, unless we are clearly beaten.
     """
     best, verdict = rivals[0], compare_errors(ours, rivals[0])
     is_beaten = verdict == NOT_SHOWN and has_learnt(best)
-    are_comparable = has_learnt(ours) and sum(map(has_learnt, rivals)) >= len(rivals) / 2
-    return verdict if is_beaten or are_comparable else TOO_SHORT
+    return verdict if is_beaten or are_comparable(ours, rivals) else TOO_SHORT
+
+
+def are_comparable(ours: Mapping[str, Any], rivals: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether we, the best rival and at least half of all rivals beat the training mean."""
+    learnt = [has_learnt(rival) for rival in rivals]
+    best = min(range(len(rivals)), key=lambda k: rivals[k]["relative_l2"], default=None)
+    return best is not None and has_learnt(ours) and learnt[best] and 2 * sum(learnt) >= len(learnt)
+
+
+def counted(rows: Sequence[Mapping[str, Any]], is_ours: Container[str]) -> list[Any]:
+    """The rows of the benchmarks on which models can be compared; only they enter means and ranks.
+
+    Args:
+        rows: Of one comparison.
+        is_ours: Our models.
+    """
+    found: list[Any] = []
+    for benchmark in dict.fromkeys(row["benchmark"] for row in rows):
+        here = [row for row in rows if row["benchmark"] == benchmark]
+        ours = [row for row in here if row["model"] in is_ours]
+        rivals = [row for row in here if row["model"] not in is_ours]
+        if ours and are_comparable(ours[0], rivals):
+            found += here
+    return found
 
 
 def is_positive(verdict: str) -> bool:
@@ -153,7 +203,12 @@ def rank_confidence(rows: Sequence[Mapping[str, Any]], ours: str) -> float:
 
 
 def check_lowest_rank(rows: Sequence[Mapping[str, Any]], ours: str) -> tuple[str, float]:
-    """Whether a model has the lowest mean rank beyond the spread, and the share of draws."""
+    """Whether a model has the lowest mean rank beyond the spread, and the share of draws.
+
+    `rows` are those of the benchmarks that count, see `counted`.
+    """
+    if not rows:
+        return TOO_SHORT, 0.0
     share = rank_confidence(rows, ours)
     if len({row["benchmark"] for row in rows}) < MIN_BENCHMARKS:
         return WITHIN_SPREAD, share
@@ -162,3 +217,32 @@ def check_lowest_rank(rows: Sequence[Mapping[str, Any]], ours: str) -> tuple[str
     if share < CONFIDENCE:
         return WITHIN_SPREAD, share
     return (SHOWN if any(row["spread"] is not None for row in rows) else ONE_SEED), share
+
+
+def mean_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Interval of the mean in 95 % of the bootstrap draws of the values."""
+    chosen = np.random.default_rng(0).integers(len(values), size=(NUM_DRAWS, len(values)))
+    low, high = np.quantile(np.asarray(values)[chosen].mean(1), (0.025, 0.975))
+    return float(low), float(high)
+
+
+def check_mean_reduction(
+    shares: Sequence[float], verdicts: Sequence[str], claimed: float, number: int
+) -> str:
+    """Whether the mean reduction of the error is as large as claimed, first on all benchmarks.
+
+    Args:
+        shares: Reductions on the benchmarks that count.
+        verdicts: Whether each is significant.
+        claimed: The paper's mean.
+        number: Benchmarks of the paper.
+    """
+    if len(shares) < MIN_BENCHMARKS:
+        return TOO_SHORT if len(shares) < len(verdicts) else NOT_RUN
+    wins = sum(map(is_positive, verdicts))
+    low, high = mean_interval(shares)
+    if low <= 0:
+        return NOT_SHOWN if high <= 0 else WITHIN_SPREAD
+    if wins < number or np.mean(shares) < claimed:
+        return IN_PART if 2 * wins > number else NOT_SHOWN
+    return combine([v for v in verdicts if is_positive(v)])

@@ -7,7 +7,13 @@ numbers. An experiment without results leaves its claims "not run".
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from reproduce.claims.accuracy import accuracy, gallery_claims, paper_numbers, table_1_claims
+from reproduce.claims.accuracy import (
+    accuracy,
+    gallery_claims,
+    paper_contradictions,
+    paper_numbers,
+    table_1_claims,
+)
 from reproduce.claims.cost import (
     PAPER_SPEED_UP,
     efficiency_claims,
@@ -41,7 +47,7 @@ def claims(results: Mapping[str, Row]) -> list[Claim]:
             found += source(results[name])
         else:
             found.append(Claim(f"all claims of `{name}`", "", "", "", NOT_RUN))
-    return [*found, *_at_full_size(results)]
+    return [*found, *paper_contradictions(), *_at_full_size(results)]
 
 
 def _at_full_size(results: Mapping[str, Row]) -> list[Claim]:

@@ -4,12 +4,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean
 
 from cato.benchmarks import get_benchmark
+from cato.inference.evaluate import has_learnt
 from cato.models.registry import MODELS, model_class
 from reproduce.experiment import OURS
 from reproduce.results import Row, by_benchmark, setting_of
 from reproduce.studies.efficiency import claims as sentence_claims
 from reproduce.studies.scaling import against_rival, curves, rival_in
-from reproduce.verdicts import NOT_SHOWN, SHOWN, Claim, check_gain, check_observed, combine
+from reproduce.verdicts import (
+    IN_PART,
+    NOT_SHOWN,
+    SHOWN,
+    TOO_SHORT,
+    Claim,
+    check_gain,
+    check_observed,
+    combine,
+)
 
 PAPER_FEWER_PARAMETERS, PAPER_SPEED_UP = 0.8198, 3.5
 TRANSFORMERS = tuple(
@@ -53,13 +63,24 @@ def _on_darcy(
             setting,
             check_observed(last["relative_l2"] < first["relative_l2"], num_seeds),
         )
+        pairs = list(zip(lines["cato", "resolution"], lines[rival, "resolution"], strict=True))
+        gains = [1 - ours["relative_l2"] / theirs["relative_l2"] for ours, theirs in pairs]
+        have_learnt = all(has_learnt(row) for pair in (pairs[0], pairs[-1]) for row in pair)
+        yield Claim(
+            f"{title}: the advantage over {model_class(rival).title} grows with the resolution",
+            "scalable; not quantified",
+            f"error reduction {gains[0]:.1%} with {first['value']:g} nodes per side, "
+            f"{gains[-1]:.1%} with {last['value']:g}",
+            setting,
+            check_observed(gains[-1] > gains[0], num_seeds) if have_learnt else TOO_SHORT,
+        )
     axes = [axis for axis in ("depth", "width") if ("cato", axis) in lines]
     ratios = [(_ratio(lines["cato", axis]), _ratio(lines[rival, axis])) for axis in axes]
     if axes:
         yield Claim(
             f"{title}: CATO is stable across depths and widths",
             f"stable; {model_class(rival).title} has higher errors",
-            "largest error over smallest: "
+            "largest rise of the error when it grows: "
             + "; ".join(
                 f"{axis} {ours:.2f}, {model_class(rival).title} {theirs:.2f}"
                 for axis, (ours, theirs) in zip(axes, ratios, strict=True)
@@ -70,8 +91,9 @@ def _on_darcy(
 
 
 def _ratio(line: Sequence[Row]) -> float:
-    errors = [row["relative_l2"] for row in line]
-    return float(max(errors) / min(errors))
+    """The largest rise of the error from a smaller value to a larger one; 1 if it only falls."""
+    errors = [row["relative_l2"] for row in sorted(line, key=lambda row: row["value"])]
+    return float(max(late / min(errors[: k + 1]) for k, late in enumerate(errors)))
 
 
 def efficiency_claims(results: Row) -> list[Claim]:
@@ -89,8 +111,7 @@ def efficiency_claims(results: Row) -> list[Claim]:
             _without_loops(results),
         ),
     ):
-        if slower := _largest_ratio(rows, "step_in_matmuls"):
-            found.append(_faster(text, slower, setting))
+        found += _faster(text, rows, "step_in_matmuls", setting)
     return [*found, *_growth_claims(results)]
 
 
@@ -142,32 +163,40 @@ def gpu_claims(results: Row) -> list[Claim]:
     if not gpu:
         return []
     rows = [row | {"per_epoch": row["minutes"] / row["epochs"]} for row in results["rows"]]
-    slower = _largest_ratio(rows, "per_epoch")
     setting = f"{setting_of(results)}, {gpu}"
-    return [_faster("epochs faster than those of prior methods", slower, setting)] if slower else []
+    return list(_faster("epochs faster than those of prior methods", rows, "per_epoch", setting))
 
 
-def _faster(text: str, slower: tuple[float, str], setting: str) -> Claim:
-    ratio, where = slower
-    return Claim(
+def _faster(text: str, rows: Sequence[Row], key: str, setting: str) -> Iterator[Claim]:
+    """Faster than all other models, and as much faster than Transolver or SAOT as the paper says.
+
+    In part, if it is faster than most of them or the largest ratio is the paper's.
+    """
+    figures = {(row["benchmark"], row["model"]): row[key] for row in rows}
+    ratios = {
+        (model, benchmark): theirs / figures[benchmark, "cato"]
+        for (benchmark, model), theirs in figures.items()
+        if model not in OURS and (benchmark, "cato") in figures
+    }
+    shown = {pair: ratio for pair, ratio in ratios.items() if pair[0] in ("transolver", "saot")}
+    if not shown:
+        return
+    model, benchmark = max(shown, key=lambda pair: shown[pair])
+    largest, slower = shown[model, benchmark], sum(ratio > 1 for ratio in ratios.values())
+    if largest >= PAPER_SPEED_UP and slower == len(ratios):
+        verdict = SHOWN
+    else:
+        is_most = 2 * slower > len(ratios)
+        verdict = IN_PART if is_most or largest >= PAPER_SPEED_UP else NOT_SHOWN
+    where = f"{model_class(model).title} on {get_benchmark(benchmark).title}"
+    yield Claim(
         text,
         f"up to {PAPER_SPEED_UP} times, on a GPU",
-        f"up to {ratio:.1f} times ({where})",
+        f"faster than {slower} of {len(ratios)}; up to {largest:.1f} times ({where})",
         setting,
-        check_gain(ratio - 1, PAPER_SPEED_UP - 1),
+        verdict,
+        "every other model on every benchmark counts once",
     )
-
-
-def _largest_ratio(rows: Sequence[Row], key: str) -> tuple[float, str] | None:
-    """The largest ratio of Transolver's or SAOT's figure to CATO's, and where it was found."""
-    figures = {(row["benchmark"], row["model"]): row[key] for row in rows}
-    ratios = [
-        (theirs / figures[benchmark, "cato"], f"{model_class(rival).title} on {title}")
-        for (benchmark, rival), theirs in figures.items()
-        if rival in ("transolver", "saot") and (benchmark, "cato") in figures
-        for title in [get_benchmark(benchmark).title]
-    ]
-    return max(ratios, default=None)
 
 
 def _growth_claims(results: Row) -> list[Claim]:

@@ -9,6 +9,7 @@ from reproduce.results import Row, by_benchmark, percent, setting_of
 from reproduce.studies.ablation import RECIPE
 from reproduce.studies.chart import PAPER_DIMENSION, PAPER_ERRORS, PAPER_SHARES, one_dimensional
 from reproduce.verdicts import (
+    NOT_RUN,
     TOO_SHORT,
     Claim,
     combine,
@@ -25,6 +26,12 @@ PARTS = {
     ("chart", "no positions"): "no positions",
 }
 """Answers of the ablation that leave out a part of CATO, in words."""
+CLOUD_PARTS = {
+    ("chart", "normalised coordinates"): "normalised coordinates for the chart",
+    ("chart", "no positions"): "no positions",
+    ("neighbours", "8"): "8 instead of 16 neighbours",
+}
+"""The same of CATO-PC."""
 TERMS = {
     ("loss", term): term
     for term in ("no gradient term", "no flux and consistency terms", "no consistency term")
@@ -39,11 +46,28 @@ def ablation_claims(results: Row) -> list[Claim]:
     setting = setting_of(results)
     if len(results["settings"]["seeds"]) > 1 and results["rows"][-1]["validation_spread"] is None:
         setting += " of the recipe and one of each change"
+    groups = by_benchmark(results["rows"])
     return [
-        Claim(f"{text} on {get_benchmark(benchmark).title}", paper, ours, setting, *rest)
-        for benchmark, rows in by_benchmark(results["rows"]).items()
-        for text, paper, ours, *rest in _on_one_benchmark(rows)
+        *(
+            Claim(f"{text} on {get_benchmark(benchmark).title}", paper, ours, setting, *rest)
+            for benchmark, rows in groups.items()
+            for text, paper, ours, *rest in _on_one_benchmark(rows)
+        ),
+        _on_clouds([rows for rows in groups.values() if rows[0]["model"] == "cato_pc"], setting),
     ]
+
+
+def _on_clouds(groups: list[list[Row]], setting: str) -> Claim:
+    """Chart and neighbours in CATO-PC."""
+    text, paper = "chart and neighbours of CATO-PC help", "not quantified"
+    answers = {(row["question"], row["answer"]): row for rows in groups for row in rows}
+    tried = {words: answers[key] for key, words in CLOUD_PARTS.items() if key in answers}
+    if not tried:
+        return Claim(text, paper, "", setting, NOT_RUN)
+    recipe = answers["", RECIPE]
+    changes = [f"{words} {_change(row, recipe):+.1%}" for words, row in tried.items()]
+    verdicts = [_worse(row, recipe) for row in tried.values()]
+    return Claim(text, paper, ", ".join(changes), setting, combine(verdicts))
 
 
 def _on_one_benchmark(rows: list[Row]) -> Iterator[Stated]:
@@ -110,6 +134,9 @@ def _change(row: Row, recipe: Row) -> float:
 
 
 def _worse(row: Row, recipe: Row) -> str:
+    """Whether a change makes the recipe worse; not told where one of them has learnt nothing."""
+    if not (has_learnt(row) and has_learnt(recipe)):
+        return TOO_SHORT
     return compare_errors(recipe, row, "validation", "validation_spread")
 
 

@@ -14,8 +14,10 @@ from matplotlib.patches import Rectangle
 from cato.benchmarks import BENCHMARKS
 from cato.inference.evaluate import has_learnt
 from cato.models.registry import model_class
+from reproduce.experiment import OURS
 from reproduce.results import Row, by_headline, setting_of, title_with_field
 from reproduce.studies.compare import family, mean_ranks
+from reproduce.verdicts import counted
 
 WORST = 4.0
 """Errors of this many times the best, or more, have the last colour."""
@@ -35,7 +37,8 @@ def heatmap(comparisons: Sequence[Row]) -> Figure:
     """
     shown = [by_headline(results["rows"]) for results in comparisons]
     largest = max(shown, key=len)
-    models = sorted(ranks := mean_ranks(largest), key=lambda name: ranks[name])
+    ranks = mean_ranks(counted(largest, OURS) or largest)
+    models = sorted(ranks, key=lambda name: ranks[name])
     benchmarks = [b for b in BENCHMARKS if any(b == r["benchmark"] for r in largest)]
     size = (1.9 + len(comparisons) * (0.35 + 0.95 * len(benchmarks)), 1.6 + 0.36 * len(models))
     figure = Figure(figsize=size, layout="constrained")

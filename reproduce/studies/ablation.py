@@ -25,6 +25,8 @@ from reproduce.results import (
 
 SUMMARY = ("rows", ("benchmark", "question", "answer", "validation", "validation_spread"))
 RECIPE = "the recipe"
+MODULATED = {"model": {"structure": "modulated"}}
+"""The one structure that only problems conditioned on time can have."""
 
 
 def run(experiment: Experiment) -> Row:
@@ -40,10 +42,12 @@ def run(experiment: Experiment) -> Row:
         raise InputError(f"the seeds of the changes must be 1 to {len(seeds)}; got {number}")
     jobs: dict[str, RunConfig] = {}
     names: dict[tuple[str, str, str], list[str]] = {}
-    for seed in seeds:
-        for benchmark, answers in table.items():
-            for (question, answer), changes in answers.items():
-                if changes and seed not in seeds[:number]:
+    order = [key for answers in table.values() for key in answers]
+    for seed in seeds:  # then the answers, so that an unfinished experiment covers all benchmarks
+        for question, answer in dict.fromkeys(order):
+            for benchmark, answers in table.items():
+                changes = answers.get((question, answer))
+                if changes is None or (changes and seed not in seeds[:number]):
                     continue
                 job, jobs[job] = experiment.one_change(benchmark, changes, seed)
                 names.setdefault((benchmark, question, answer), []).append(job)
@@ -86,6 +90,8 @@ def answers_for(
     base = build_settings(benchmark, scale).to_dict()
     if problem.geometry == "cloud":
         del base["loss"]["gradient_scale"], base["loss"]["gdl"]  # points have no mesh gradient
+    else:
+        base["model"]["structure"] = None  # see reproduce.candidates
     if problem.time == "steady":
         del base["train"]["frames_per_step"]
     chosen: dict[tuple[str, str], dict[str, dict[str, Any]]] = {("", RECIPE): {}}
@@ -99,6 +105,8 @@ def answers_for(
                     for group, new in settings.items()
                 }
                 changes = {group: new for group, new in others.items() if new}
+                if changes == MODULATED and not problem.has_time:
+                    continue
                 before = [other for (asked, _), other in chosen.items() if asked == question]
                 if changes and changes not in before:
                     chosen[question, answer] = changes

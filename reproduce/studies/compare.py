@@ -28,7 +28,7 @@ from reproduce.curves import curve_table, curves_of
 from reproduce.experiment import OURS, Experiment
 from reproduce.figures import save_figure
 from reproduce.figures.minutes import minutes_figure
-from reproduce.jobs import figures_of
+from reproduce.jobs import figures_of, has_weights
 from reproduce.results import (
     Row,
     by_benchmark,
@@ -39,13 +39,14 @@ from reproduce.results import (
     size_of,
     title_with_field,
 )
+from reproduce.verdicts import counted
 
 SUMMARY = (
     "rows",
     ("benchmark", "model", "field", "relative_l2", "spread", "mean_predictor", "epochs"),
 )
 TIMES = "times.json"
-"""In the folder of the runs: seconds per sample of surrogates, by run, and of solvers."""
+"""Seconds per sample of surrogates, by run, and of solvers."""
 TIMED_SAMPLES = 32
 
 
@@ -69,11 +70,12 @@ def run(experiment: Experiment) -> Row:
     longest = finished[-1]
     for name in able:
         first = next(run for run in longest.values() if run.config.benchmark == name)
-        draw_median(first, experiment.out / f"{name}.png")
+        if has_weights(first.folder):  # otherwise the machine that trained it drew the picture
+            draw_median(first, experiment.out / f"{name}.png")
     everything = {name: run for runs in finished for name, run in runs.items()}
     results = {
         **experiment.record(everything),
-        "rows": [_row(group) for group in _over_seeds(longest)],
+        "rows": [_row(group, experiment.kept / TIMES) for group in _over_seeds(longest)],
     }
     if len(finished) > 1:
         results["curves"] = [
@@ -149,7 +151,7 @@ def models_for(benchmark: str, scale: str, models: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(able))
 
 
-def _row(runs: list[Run]) -> Row:
+def _row(runs: list[Run], times: Path) -> Row:
     """One model on one benchmark, over the seeds."""
     found = [figures_of(run) for run in runs]
     frames = [figures["frame_errors"] for figures in found if figures["frame_errors"]]
@@ -159,18 +161,23 @@ def _row(runs: list[Run]) -> Row:
         **outcome(runs),
         "frame_errors": np.mean(frames, axis=0).tolist() if frames else None,
         "parameters": size_of(runs[0]),
-        **_times(runs[0]),
+        **_times(runs[0], times),
     }
 
 
-def _times(run: Run) -> dict[str, float]:
-    """Seconds per sample of surrogate and solver, measured while no job runs and then kept."""
-    config, path = run.config, run.folder.parent / TIMES
+def _times(run: Run, path: Path) -> dict[str, float]:
+    """Seconds per sample of surrogate and solver, measured while no job runs and then kept.
+
+    If the weights are on another machine, what its job measured while others ran.
+    """
+    config = run.config
     times: dict[str, float] = read_json(path, "times") if path.exists() else {}
     solver = f"solver of {config.benchmark}-{config.scale}"
     if solver not in times:
         times[solver] = solver_seconds(data_spec(config), "test")
-    if run.folder.name not in times:
+    if run.folder.name not in times and not has_weights(run.folder):
+        times[run.folder.name] = figures_of(run)["seconds_per_sample"]
+    elif run.folder.name not in times:
         some = load_splits(config).test.subset(slice(TIMED_SAMPLES))
         times[run.folder.name] = evaluate(load_surrogate(run), some, None).seconds_per_sample
     write_json(path, times)
@@ -268,7 +275,8 @@ def overview(rows: Sequence[Row]) -> dict[str, Any]:
     errors = {(family(row), row["benchmark"]): row["relative_l2"] for row in rows}
     best = {b: min(error for (_, where), error in errors.items() if where == b) for b in benchmarks}
     lines = []
-    for name, rank in sorted(mean_ranks(rows).items(), key=lambda item: item[1]):
+    ranks = mean_ranks(counted(rows, OURS) or rows)
+    for name, rank in sorted(ranks.items(), key=lambda item: item[1]):
         cells = [model_class(name).title]
         for b in benchmarks:
             error = errors.get((name, b))

@@ -28,7 +28,7 @@ from cato.viz.figures import case_of
 from reproduce.experiment import Experiment
 from reproduce.figures import save_figure
 from reproduce.figures.gallery import Answer, gallery_animation, gallery_figure
-from reproduce.jobs import is_done
+from reproduce.jobs import has_weights, is_done
 from reproduce.results import Row, median_sample, provenance_of
 from reproduce.studies.compare import models_for, plan
 
@@ -65,7 +65,7 @@ def compared_runs(experiment: Experiment) -> dict[str, dict[str, Run]]:
         for benchmark in experiment.all_benchmarks
     }
     jobs, runs = plan(able, experiment, experiment.seeds[:1]), experiment.runs
-    missing = [name for name in jobs if not is_done(runs / name)]
+    missing = [name for name in jobs if not (is_done(runs / name) and has_weights(runs / name))]
     if missing:
         raise InputError(
             f"{len(missing)} of {len(jobs)} runs are not finished in {runs} (first: {missing[0]}); "

@@ -17,7 +17,7 @@ from cato.runs.folder import open_run
 from cato.runs.settings import build_settings
 from cato.training.train import train
 from reproduce.experiment import Experiment, load
-from reproduce.jobs import figures_of, is_done, run_jobs
+from reproduce.jobs import KEPT, figures_of, has_weights, is_done, run_jobs
 from reproduce.results import PROVENANCE, by_headline, outcome
 from reproduce.runner import run
 from reproduce.step_timing import _training, in_equal_time, measure_speeds, speed_key
@@ -102,6 +102,35 @@ def test_finished_jobs_are_not_trained_again(study):
     before = {path: path.stat().st_mtime_ns for path in (root / "runs").rglob("*.safetensors")}
     assert run(experiment) == results
     assert before == {path: path.stat().st_mtime_ns for path in before}
+
+
+def test_trainings_of_another_machine_are_not_repeated(study, tmp_path):
+    _, experiment, results = study
+    jobs = plan({"darcy": ["cato"]}, experiment, (0, 1))
+    kept = experiment.kept / KEPT
+    found = run_jobs(jobs, tmp_path, 1, "test", kept=kept)
+    assert outcome(list(found.values()))["errors"] == results["rows"][0]["errors"]
+    assert found.keys() == jobs.keys()
+    assert not list(tmp_path.rglob("*.safetensors"))
+    first, second = jobs
+    run_jobs({first: jobs[first]}, tmp_path, 1, "test", kept=kept, need_weights=True)
+    assert has_weights(tmp_path / first)
+    assert not has_weights(tmp_path / second)
+    assert figures_of(open_run(tmp_path / first))["relative_l2"] == results["rows"][0]["errors"][0]
+
+
+def test_kept_trainings_with_other_settings_are_repeated(study, tmp_path):
+    _, experiment, _ = study
+    (name, config), *_ = plan({"darcy": ["cato"]}, experiment, (0,)).items()
+    shorter = replace(config, train=replace(config.train, epochs=1))
+    (run,) = run_jobs({name: shorter}, tmp_path, 1, "test", kept=experiment.kept / KEPT).values()
+    assert run.log()[-1]["epoch"] == 1
+
+
+def test_records_of_trials_are_not_committed():
+    assert str(load("time").kept) == "docs/studies/time"
+    assert str(load("gallery").kept) == "docs/studies/time"
+    assert str(load("time", seeds=(0,)).kept) == "runs/studies/time"
 
 
 def test_a_failing_job_stops_no_other(study, tmp_path):
