@@ -6,11 +6,11 @@ READY := $(VENV)/ready
 # Without compiled bytecode every process spends seconds on compiling PyTorch's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen recipe precision lr-sweep epochs time minutes long-run \
+STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen metric-inputs recipe precision lr-sweep epochs time minutes long-run \
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-range bench-fine-tuning bench-user-data hostile animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
+        bench-range bench-fine-tuning bench-mesh-parallel bench-streaming bench-user-data hostile animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
 
 # Everything but PyTorch, whose builds differ from machine to machine, is installed by the hashes of requirements.lock.
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -62,6 +62,9 @@ bench-serve: $(READY)  ## requests per second and latency of the service, with a
 bench-solvers: $(READY)  ## seconds per sample of all solvers, as ratios to a reference
 	$(BIN)/python -m tools.solvers
 
+bench-mesh-parallel: $(READY)  ## memory, bytes and time of a training step whose mesh is spread over processes
+	$(BIN)/python -m tools.mesh_parallel
+
 bench-export: $(READY)  ## which models can be exported, and how exactly
 	$(BIN)/python -m tools.exports
 
@@ -71,10 +74,13 @@ bench-range: $(READY)  ## verdicts and coverage of the band on inputs unlike the
 bench-fine-tuning: $(READY)  ## fine-tuning against training from scratch on small data; about 40 minutes on one core, resumable
 	$(BIN)/python -m tools.fine_tuning
 
+bench-streaming: $(READY)  ## memory and speed of streamed data; needs 10 GB of disk
+	$(BIN)/python -m tools.streaming
+
 bench-user-data: $(READY)  ## the default on user data against version 0.1 and other models; about two hours on one core, resumable
 	$(BIN)/python -m tools.user_data
 
-hostile: $(READY)  ## attacks on files, commands and service, about 40 minutes; writes docs/trust.md
+hostile: $(READY)  ## attacks on files, commands and service, at most 40 minutes; writes docs/trust.md
 	$(BIN)/python -m tools.hostile
 
 animation: $(READY)  ## docs/images/rollout.gif, the animation of the README

@@ -25,6 +25,7 @@ _PUBLIC = {
     "Surrogate": "cato.surrogate",
     "build_model": "cato.models.registry",
     "evaluate": "cato.api",
+    "fit": "cato.api",
     "generate": "cato.data.generate",
     "load": "cato.api",
     "load_dataset": "cato.data.dataset",

@@ -19,8 +19,11 @@ Config = TypeVar("Config")
 Count = Annotated[int, Gt(0), Le(10**9)]
 Depth = Annotated[int, Gt(0), Le(1000)]
 """Number of parts that are built one by one, such as layers."""
-Positive = Annotated[float, Gt(0)]
-NonNegative = Annotated[float, Ge(0)]
+Positive = Annotated[float, Ge(1e-12), Le(1e9)]
+NonNegative = Annotated[float, Ge(0), Le(1e9)]
+"""Bounds far from the limits of float32: squares and products with sizes stay finite."""
+Ratio = Annotated[float, Ge(0.01), Le(100)]
+"""Of two sizes."""
 Fraction = Annotated[float, Ge(0), Lt(1)]
 
 

@@ -26,6 +26,11 @@ def available_memory() -> int:
     return max(0, min(_machine(), _container(), _address_space()))
 
 
+def total_memory() -> int:
+    """Bytes of memory of the machine or container; the same for all processes on it."""
+    return min(_total_of_machine(), _limit_of_container())
+
+
 def address_space_used() -> int:
     """Bytes of address space of this process; 0 where the system does not say."""
     try:
@@ -52,11 +57,21 @@ def _machine() -> int:
         lines = Path("/proc/meminfo").read_text().splitlines()
         sizes = {name: text.split()[0] for name, _, text in (s.partition(":") for s in lines)}
         return 1024 * int(sizes["MemAvailable"])
-    except (OSError, LookupError, ValueError):
-        pass
-    try:  # the whole memory, where the system does not say how much of it is free
+    except (OSError, LookupError, ValueError):  # the system does not say how much is free
+        return _total_of_machine()
+
+
+def _total_of_machine() -> int:
+    try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, OSError, ValueError):
+        return NO_LIMIT
+
+
+def _limit_of_container() -> int:
+    try:
+        return int(Path("/sys/fs/cgroup/memory.max").read_text())
+    except (OSError, ValueError):  # none, or "max"
         return NO_LIMIT
 
 

@@ -139,6 +139,11 @@ class Problem:
             raise InputError(f"positions {self.conditioning.positions} must name every output")
 
     @property
+    def offset_by_output(self) -> dict[str, float] | None:
+        """Offsets by name of the output; None if errors leave out none."""
+        return dict(zip(self.outputs, self.offsets, strict=True)) if self.offsets else None
+
+    @property
     def num_nodes(self) -> int:
         return prod(self.shape)
 

@@ -49,6 +49,13 @@ class WorkerDied(RuntimeError):
     """A worker process was killed or crashed before its call had finished."""
 
 
+def slowness() -> float:
+    """How many times slower than on an idle machine a process is now, by the load; at least 1."""
+    if not hasattr(os, "getloadavg"):  # Windows
+        return 1.0
+    return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
+
+
 def map_unordered(
     function: Callable[..., Result], tasks: Iterable[Task], num_workers: int
 ) -> Generator[tuple[Task, Result], None, None]:

@@ -14,6 +14,7 @@ from cato.data.normalise import Normaliser
 from cato.data.training_range import TrainingRange, Verdict, judge
 from cato.errors import InputError, OutsideTrainingRange
 from cato.models.contract import Operator, Prediction
+from cato.partition import WHOLE, Partition
 from cato.problem import Problem
 
 Array = TypeVar("Array", np.ndarray, Tensor)
@@ -109,6 +110,7 @@ class Surrogate(nn.Module):
         self.has_flux = has_flux
         self.step: int | None = None
         self.training_range: TrainingRange | None = None
+        self.partition = WHOLE
         self.normaliser = normaliser
         if flux_scale is None:
             is_exact = {"coords", "outputs"} & set(normaliser.problem.float64)
@@ -139,18 +141,26 @@ class Surrogate(nn.Module):
         shape: tuple[int, ...] | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
     ) -> Prediction:
-        """One frame of the solution and its flux, in physical units."""
+        """One frame of the solution and its flux, in physical units.
+
+        Nodes are those of this process, see `spread_over`; `shape` is that of the whole mesh.
+        """
         on = shape or self.problem.shape
         values, flux = self.model(
             self.normaliser.encode_coords(coords).to(self.network_dtype),
             self.normaliser.encode_inputs(inputs, coords, on).to(self.network_dtype),
             time=time,
-            shape=shape,
+            shape=self.partition.shape(on),
             mask=mask,
         )
         if flux is not None:
             flux = flux * self.flux_scale[:, None] if self.has_flux else None
         return Prediction(self.normaliser.decode_outputs(values, coords, inputs, time, on), flux)
+
+    def spread_over(self, partition: Partition) -> None:
+        """Let this process compute its part of a mesh only."""
+        self.partition = self.normaliser.partition = partition
+        self.model.spread_over(partition)
 
     def solve(
         self,
@@ -162,8 +172,9 @@ class Surrogate(nn.Module):
     ) -> Float[Tensor, "B *T N C_out"]:
         """All frames of the solution; a rollout is fed with its own predictions."""
         problem = self.problem
+        coords, inputs = self.partition.slab(coords), self.partition.slab(inputs)
         if problem.time == "steady":
-            return self(coords, inputs, shape=shape, mask=mask).values
+            return self.partition.whole(self(coords, inputs, shape=shape, mask=mask).values)
         frames, past = [], inputs
         for step in range(problem.num_steps):
             time = _frame_time(problem, step, inputs) if problem.has_time else None
@@ -171,7 +182,7 @@ class Surrogate(nn.Module):
             frames.append(frame)
             if problem.time == "rollout":
                 past = next_past(past, frame)
-        return torch.stack(frames, dim=1)
+        return self.partition.whole(torch.stack(frames, dim=1))
 
     @torch.no_grad()
     def charted(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"] | None:

@@ -7,6 +7,7 @@ settings are the `paper` recipes; sizes are counted; errors and times are those 
 of the pages that the card links to.
 """
 
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -45,7 +46,9 @@ def card(name: str) -> str:
         "card.md",
         name=name,
         entry=entry,
-        docstring=(module.__doc__ or "").strip(),
+        docstring=re.sub(
+            r"docs/(decisions/[\w-]+\.md)", r"[\1](../\1)", module.__doc__ or ""
+        ).strip(),
         source=module.__name__.replace(".", "/") + ".py",
         example=counted_on(name),
         recipes=table(

@@ -9,13 +9,15 @@ import sys
 
 from reproduce import pages as studies
 from tools import (
+    benchmark_pages,
     cards,
     exports,
     fine_tuning,
+    mesh_parallel,
     pretrained,
     readme,
     speed_page,
-    survey,
+    streaming,
     training_range,
     user_data,
 )
@@ -24,8 +26,8 @@ from tools.pages import Pages, outdated, write_pages
 from tools.results import ROOT
 
 MODULES = (
-    *(cards, exports, fine_tuning, hostile, pretrained, readme, speed_page, studies, survey),
-    *(training_range, user_data),
+    *(benchmark_pages, cards, exports, fine_tuning, hostile, mesh_parallel, pretrained, readme),
+    *(speed_page, streaming, studies, training_range, user_data),
 )
 """Those of measurements that were not made yet have no pages."""
 

@@ -27,11 +27,17 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def with_block(path: Path, name: str, block: str) -> str:
     """The text of a page with the block between `<!-- NAME -->` and `<!-- /NAME -->` replaced."""
-    text = path.read_text()
+    return replace_block(path.read_text(), name, block, str(path))
+
+
+def replace_block(text: str, name: str, block: str, where: str) -> str:
+    """`with_block` for a text; `where` names it in messages."""
     pattern = rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)"
     new, count = re.subn(pattern, lambda _: block, text, flags=re.DOTALL)
     if count != 1:
-        raise ValueError(f"{path} must have one block between <!-- {name} --> and <!-- /{name} -->")
+        raise ValueError(
+            f"{where} must have one block between <!-- {name} --> and <!-- /{name} -->"
+        )
     return new
 
 

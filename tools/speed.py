@@ -16,14 +16,18 @@ process, so that its peak memory can be measured.
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import accumulate
 from statistics import median
 from time import process_time
+from typing import Any
 
 import torch
+from torch.profiler import ProfilerActivity, profile
 
 from cato.config import to_dict
 from cato.models.registry import build_model
@@ -33,10 +37,16 @@ from cato.problem import Problem
 from cato.runs.settings import RunConfig, build_settings
 from cato.training.optim import build_optimizers
 from reproduce.flops import count_flops
-from reproduce.profiling import MATMUL, in_matmuls, peak_memory, training_step
+from reproduce.profiling import (
+    MATMUL,
+    in_matmuls,
+    peak_memory,
+    resident_memory,
+    training_step,
+)
 from tools import speed_page
 from tools.pages import write_pages
-from tools.results import ROOT, Row, stamped, write_results
+from tools.results import ROOT, Row, read_results, stamped, write_results
 
 SIZES = (43, 85, 170)
 BATCH, REPEATS = 4, 7
@@ -47,6 +57,10 @@ TARGETS: dict[int, dict[str, float]] = {
 """Required shares of the rate of a matmul, and how much faster a step must be in bf16, by mesh."""
 PLAIN_TARGET = 1.0
 """Longest step of CATO without compiled loops, in steps of Transolver."""
+RETURN_FREED = {"MALLOC_MMAP_THRESHOLD_": "1000000"}
+"""Environment in which glibc gives freed tensors back to the system at once."""
+REMAT_SIZE, REMAT_TARGETS = 85, {"memory_share": 0.45, "time_ratio": 1.35}
+"""Most memory and time of a step that recomputes its blocks, in those of a step that does not."""
 
 
 def paper_recipe() -> RunConfig:
@@ -62,10 +76,13 @@ def problem_of(size: int) -> Problem:
 class Setting:
     """Model, data, loss and optimiser of the paper's Darcy configuration at one mesh size."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, remat: bool = False) -> None:
+        torch.manual_seed(0)
         config = paper_recipe()
         self.problem = problem_of(size)
         self.model = build_model("cato", config.model, self.problem)
+        if remat:
+            self.model.rematerialise()
         axis = torch.linspace(0, 1, size)
         coords = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1).flatten(0, 1)
         self.coords = coords.expand(BATCH, -1, -1)
@@ -147,6 +164,44 @@ def alternate(
     return seconds, matmuls
 
 
+def compare_remat(size: int, repeats: int) -> Row:
+    """A training step that recomputes its blocks against one that keeps everything.
+
+    Memory is that of the tensors at the peak of a step, which is what it takes on a device. The
+    resident memory of a process on a CPU is larger: the allocator keeps some of what is freed.
+    """
+    torch.set_num_threads(1)
+    Setting(SIZES[0]).step()  # compiles the loops
+    before, works = resident_memory(), {}
+    row: Row = {"size": size}
+    for name in ("remat", "plain"):  # the one that needs less memory first
+        setting = Setting(size, remat=name == "remat")
+        works[name] = setting.step
+        setting.step()
+        row[f"{name}_resident_gib"] = peak_memory() - before
+        row[f"{name}_memory_gib"] = peak_of_tensors(setting.step)
+    seconds, matmuls = alternate(works, repeats)
+    pairs = zip(matmuls["remat"], matmuls["plain"], strict=True)
+    row |= {f"{name}_seconds": median(values) for name, values in seconds.items()}
+    row["time_ratio"] = median(a / b for a, b in pairs)
+    row["memory_share"] = row["remat_memory_gib"] / row["plain_memory_gib"]
+    row["resident_share"] = row["remat_resident_gib"] / row["plain_resident_gib"]
+    row["malloc"] = {k: v for k, v in os.environ.items() if k in RETURN_FREED}
+    settings = {"benchmark": "darcy", "scale": "paper", "model": to_dict(paper_recipe().model)}
+    timing = {"batch": BATCH, "repeats": repeats, "matmul": MATMUL, "targets": REMAT_TARGETS}
+    return stamped(row, settings | timing)
+
+
+def peak_of_tensors(work: Callable[[], None]) -> float:
+    """Most memory, in GiB, of the tensors that a call allocates and has not freed yet."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        work()
+    profiler: Any = record.profiler
+    events = profiler.kineto_results.events()
+    changes = (event.nbytes() for event in events if event.name() == "[memory]")
+    return max(accumulate(changes)) / 2**30
+
+
 def compare_without_loops(scale: str, repeats: int) -> Row:
     """A training step of CATO without compiled loops against one of Transolver on Darcy."""
     torch.set_num_threads(1)
@@ -166,6 +221,8 @@ def main() -> None:
     parser.add_argument("--trial", action="store_true", help="one small mesh; writes nothing")
     parser.add_argument("--size", type=int, help=argparse.SUPPRESS)  # one measurement
     parser.add_argument("--plain", help=argparse.SUPPRESS)  # the comparison, at this scale
+    parser.add_argument("--remat", type=int, help=argparse.SUPPRESS)  # the comparison, at this size
+    parser.add_argument("--only-remat", action="store_true", help="measure --train.remat only")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.size:
@@ -174,20 +231,38 @@ def main() -> None:
     if options.plain:
         print(json.dumps(compare_without_loops(options.plain, options.repeats)))
         return
-    sizes, scale, repeats = ((16,), "smoke", 1) if options.trial else (SIZES, "paper", REPEATS)
-    rows = [measure_apart("--size", str(size), repeats) for size in sizes]
-    plain = measure_apart("--plain", scale, repeats)
+    if options.remat:
+        print(json.dumps(compare_remat(options.remat, options.repeats)))
+        return
+    sizes: tuple[int, ...] = (16,) if options.trial else SIZES
+    scale, repeats = ("smoke", 1) if options.trial else ("paper", options.repeats)
+    remat_size = sizes[0] if options.trial else REMAT_SIZE
+    results = {
+        "remat": [
+            measure_apart("--remat", str(remat_size), repeats, env) for env in ({}, RETURN_FREED)
+        ]
+    }
+    if not options.only_remat:
+        results["rows"] = [measure_apart("--size", str(size), repeats) for size in sizes]
+        results["plain"] = [measure_apart("--plain", scale, repeats)]
     if not options.trial:
-        write_results("speed", {"rows": rows, "plain": [plain]})
+        write_results("speed", read_results("speed") | results)
         write_pages(speed_page.pages())
 
 
-def measure_apart(option: str, value: str, repeats: int) -> Row:
-    """One measurement in a process of its own."""
+def measure_apart(
+    option: str, value: str, repeats: int, environment: Mapping[str, str] | None = None
+) -> Row:
+    """One measurement in a process of its own, with these variables in its environment."""
     print(f"measuring {option.strip('-')} {value} …", file=sys.stderr, flush=True)
     words = ["-m", "tools.speed", option, value, "--repeats", str(repeats)]
     done = subprocess.run(
-        [sys.executable, *words], cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, *words],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
+        env=os.environ | dict(environment or {}),
     )
     row = json.loads(done.stdout.splitlines()[-1])
     print(json.dumps(row, indent=1))

@@ -17,6 +17,7 @@ def pages() -> Pages:
     """The page."""
     speed, recipes = read_results("speed"), read_results("recipes")["rows"]
     cato, plain = speed["rows"], speed["plain"][0]
+    remat = speed.get("remat", [])
     served, solving = read_results("serve")["rows"], read_results("solvers")
     study = read_json(EFFICIENCY, "results of the efficiency study")
     models, several = model_tables(study), [row for row in served if row["clients"] > 1]
@@ -31,6 +32,8 @@ def pages() -> Pages:
         cato_table=cato_table(cato),
         targets_table=targets_table(cato, plain),
         plain=plain,
+        remat=remat,
+        remat_table=remat_table(remat) if remat else "",
         study=study,
         models=models,
         recipes=recipes,
@@ -107,6 +110,29 @@ def cato_table(rows: Sequence[Row]) -> str:
             f"{row['step_memory_gib']:.2f}",
         )
         for row in rows
+    ]
+    return table(header, cells)
+
+
+def remat_table(rows: Sequence[Row]) -> str:
+    """A step that recomputes its blocks, in units of one that does not."""
+    header = ("figure", "without", "with `--train.remat`", "share", "target", "verdict")
+    row, tuned = rows
+    targets = row["settings"]["targets"]
+
+    def line(words: str, key: str, one: Row, share: float, target: float | None) -> tuple[str, ...]:
+        values = (f"{one[f'{name}_{key}']:.2f}" for name in ("plain", "remat"))
+        wanted = "" if target is None else f"at most {target:.0%}"
+        return words, *values, f"{share:.0%}", wanted, verdict(share <= target) if target else ""
+
+    memory, time = row["memory_share"], row["time_ratio"]
+    resident = "resident memory of the process, GiB"
+    tuned_resident = f"{resident}, with `MALLOC_MMAP_THRESHOLD_`"
+    cells = [
+        line("tensors at the peak, GiB", "memory_gib", row, memory, targets["memory_share"]),
+        line("processor seconds", "seconds", row, time, targets["time_ratio"]),
+        line(resident, "resident_gib", row, row["resident_share"], None),
+        line(tuned_resident, "resident_gib", tuned, tuned["resident_share"], None),
     ]
     return table(header, cells)
 

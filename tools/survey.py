@@ -32,26 +32,17 @@ from cato.files import atomic_write
 from cato.problem import Problem
 from cato.progress import note, progress_bar
 from cato.viz.fields import draw_field
-from tools.pages import Pages, table, with_block, write_pages
-from tools.results import ROOT, Row, read_results, stamped, update_rows
+from tools.benchmark_pages import pages, survey_block
+from tools.pages import write_pages
+from tools.results import ROOT, Row, stamped, update_rows
 
-CARDS, IMAGES = ROOT / "docs" / "benchmarks", ROOT / "docs" / "images"
+IMAGES = ROOT / "docs" / "images"
 NUM_SAMPLES, SEED, NUM_PICTURES = 100, 0, 12
 NUM_REPEATED = 4
 """Samples that are solved again to measure a deviation."""
 
 Facts = dict[str, dict[str, float] | float]
 """A `spread` over samples, or one number for all."""
-
-
-def pages() -> Pages:
-    """The cards of all benchmarks that were surveyed."""
-    rows = {row["benchmark"]: row for row in read_results("survey")["rows"]}
-    return {
-        card: with_block(card, "survey", block(rows[name]))
-        for name in BENCHMARKS
-        if name in rows and (card := CARDS / f"{name}.md")
-    }
 
 
 def main() -> None:
@@ -64,7 +55,7 @@ def main() -> None:
     for name in [get_benchmark(name).name for name in options.names or BENCHMARKS]:
         stored = samples(name, options.scale, options.root)
         row = survey(name, options.scale, stored)
-        print(block(row))
+        print(survey_block(row))
         if options.scale == "paper":
             draw_sheet(IMAGES / f"survey-{name}.png", stored)
             update_rows("survey", [row], "benchmark", BENCHMARKS)
@@ -231,36 +222,6 @@ FACTS: dict[str, Callable[[str, Problem, StoredSplit], Facts]] = {
 
 
 # The card
-
-
-def block(row: Row) -> str:
-    """The generated part of a card."""
-    channels = [(name, *map(number, values.values())) for name, values in row["channels"].items()]
-    diagnostics = [
-        (name, number(values["median"]), number(values["largest"]))
-        for name, values in row["diagnostics"].items()
-    ]
-    facts = [
-        (name, " … ".join(map(number, fact.values() if isinstance(fact, dict) else [fact])))
-        for name, fact in row["facts"].items()
-    ]
-    parts = [
-        f"![{NUM_PICTURES} samples](../images/survey-{row['benchmark']}.png)",
-        f"{row['num_accepted']} samples of the training split at `{row['scale']}` scale, "
-        f"seed {row['settings']['seed']}: {row['num_accepted']} of {row['num_drawn']} draws were "
-        f"accepted ({row['acceptance_rate']:.1%}).",
-        table(("channel", "min", "mean", "std", "max"), channels),
-        table(("diagnostic", "median", "largest"), diagnostics),
-    ]
-    if facts:
-        header = ("per sample, or over all samples", "smallest … median … largest")
-        parts.append(table(header, facts))
-    return "\n" + "\n\n".join(parts) + "\n\n"
-
-
-def number(value: float) -> str:
-    """Three digits."""
-    return f"{value:.3g}"
 
 
 def draw_sheet(path: Path, stored: Stored) -> None:

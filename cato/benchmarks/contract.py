@@ -82,7 +82,7 @@ class Bound:
     excludes_low: bool = False  # Whether `low` itself is impossible.
 
     def contains(self, value: float) -> bool:
-        """Whether a float32 value is possible, but for rounding."""
+        """Whether a float32 value is possible, up to rounding."""
         if self.excludes_low and value <= self.low:
             return False
         rounding = 1e-6 * max(1.0, *(abs(end) for end in (self.low, self.high) if isfinite(end)))

@@ -14,7 +14,6 @@ from cato.cli.output import Command, RunCommand, show, show_errors, show_rows
 from cato.cli.user_data import Inspect
 from cato.config import from_dict, to_dict
 from cato.errors import InputError
-from cato.progress import note
 from cato.serve.settings import (
     Access,
     Batching,
@@ -40,8 +39,6 @@ class Demo(Command):
     minutes: float = 2.0  # Training time in minutes.
 
     def run(self) -> None:
-        import torch
-
         from cato.runs.settings import build_settings
         from cato.training.train import resume, train
         from cato.viz.report import write_report
@@ -50,10 +47,7 @@ class Demo(Command):
             run = resume(self.out)
         else:
             min_steps = max(1, round(DEMO_STEPS * min(1.0, self.minutes / Demo.minutes)))
-            changes: dict[str, Any] = {"minutes": self.minutes, "min_steps": min_steps}
-            if not hasattr(torch.optim, "Muon"):
-                note("this PyTorch has no Muon (added in 2.9): the demo uses AdamW")
-                changes["optimizer"] = "adamw"
+            changes = {"minutes": self.minutes, "min_steps": min_steps}
             config = build_settings("darcy", "small", None, {"train": changes}, where="cato demo")
             run = train(config, self.out)
         path, figures = write_report(run)
@@ -274,10 +268,10 @@ class Evaluate(RunCommand):
 class Predict(RunCommand):
     """Predict for the inputs of a file; the result has its format.
 
-    IN has the documented layout, or the fields that the run was trained on: .npz, HDF5, .mat,
-    NetCDF, or a folder of VTK or other files. In the documented layout OUT gets `outputs`, `bands`
-    if the run has been evaluated, and `errors` if IN has `targets`. A named field p becomes
-    p_predicted, p_band and p_error.
+    IN has the documented layout, or the fields that the run was trained on: .npz, HDF5, .mat, .pt,
+    NetCDF, Zarr, a table, or a folder of VTK or other files. In the documented layout OUT gets
+    `outputs`, `bands` if the run has been evaluated, and `errors` if IN has `targets`. A named
+    field p becomes p_predicted, p_band and p_error.
     """
 
     input: Annotated[Positional[Path], tyro.conf.arg(metavar="IN")]

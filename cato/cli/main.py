@@ -39,6 +39,8 @@ OUT_OF_MEMORY = (
     "map segment",
 )
 """Words in the messages of PyTorch and of the system if memory is exhausted."""
+LOST_PROCESS = ("connection reset by peer", "connection closed by peer", "broken pipe")
+"""Words in the messages of PyTorch if another process of a training has ended."""
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -66,7 +68,9 @@ def run_guarded(dispatch: Callable[[list[str]], None], arguments: list[str] | No
     except (MemoryError, RuntimeError, ImportError) as error:
         if isinstance(error, WorkerDied):
             fail(f"{error}, probably out of memory")
-        if not isinstance(error, MemoryError) and not _is_out_of_memory(error):
+        if _says(error, LOST_PROCESS):
+            fail("another process of this command has ended; see its message, then resume the run")
+        if not isinstance(error, MemoryError) and not _says(error, OUT_OF_MEMORY):
             raise
         fail("out of memory; choose smaller data, a smaller model or batch, or free memory")
     except Interrupted as stopped:
@@ -77,12 +81,12 @@ def run_guarded(dispatch: Callable[[list[str]], None], arguments: list[str] | No
         sys.exit(EXIT_INTERRUPTED)
 
 
-def _is_out_of_memory(error: Exception) -> bool:
-    return any(words in str(error).lower() for words in OUT_OF_MEMORY)
+def _says(error: Exception, any_of: tuple[str, ...]) -> bool:
+    return any(words in str(error).lower() for words in any_of)
 
 
 def _drop_output() -> None:
-    """Lose what is left of the output, so that the interpreter does not complain at its end."""
+    """Discard the rest of the output, so that the interpreter does not complain when it exits."""
     with suppress(OSError, ValueError, AttributeError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

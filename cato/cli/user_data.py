@@ -15,6 +15,7 @@ from cato.errors import InputError
 
 if TYPE_CHECKING:
     from cato.user_data.inspect import Finding, Inspection
+    from cato.user_data.naming import Naming
 
 EXPORTED = (".onnx", ".pt2")  # Suffixes of the files that `cato export` writes.
 MAX_LISTED = 10  # Samples listed in one line.
@@ -30,10 +31,10 @@ class Inspect:
     """Check a dataset: detected layout and problems. Or describe an exported model."""
 
     file: Annotated[Positional[Path], tyro.conf.arg(metavar="FILE")]
-    """HDF5, .npz, .mat, NetCDF, or a folder of VTK or other files, one per sample; or an .onnx or
-    .pt2 file written by `cato export`."""
+    """HDF5, .npz, .mat, .pt, NetCDF, Zarr, CSV or Parquet, or a folder of VTK files, OpenFOAM cases
+    or other files, one per sample; or an .onnx or .pt2 file written by `cato export`."""
     coords: str = ""  # Coordinate fields, such as x,y; the array coords by default.
-    inputs: str = ""  # Input fields, such as k; for frames of a time series, u[:10].
+    inputs: str = ""  # Input fields, such as k; frames of a time series u[:10], a single one u[0].
     targets: str = ""  # Target fields, such as p.
     periodic: tuple[int, ...] = ()  # Periodic mesh axes, counted from 0.
     seed: int = 0  # Seed of the split, if the file names none.
@@ -49,29 +50,29 @@ class Inspect:
         sandbox.prepare("cato.user_data.readers", "xarray")  # starts while PyTorch is imported
         from cato.user_data.inspect import inspect_samples
         from cato.user_data.naming import Naming, ReadRequest
-        from cato.user_data.read import read_samples, split_indices
+        from cato.user_data.read import complete_naming, read_samples, split_indices
 
         if self.seed < 0:
             raise InputError(f"the seed must be 0 or more; got {self.seed}")
         naming = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
+        naming, notes = complete_naming(self.file, naming)
         samples = read_samples(self.file, ReadRequest(naming))
-        inspection = inspect_samples(samples, split_indices(samples, self.seed))
-        next_step = self._next(inspection.findings)
+        inspection = inspect_samples(samples, split_indices(samples, self.seed), notes)
+        next_step = self._next(naming, inspection.findings)
         if self.json:
             show("inspected", {**inspection.to_dict(), "next": next_step}, True)
         else:
             _show(inspection, next_step)
 
-    def _next(self, findings: "list[Finding]") -> str:
+    def _next(self, naming: "Naming", findings: "list[Finding]") -> str:
         """The command that trains on these data, unless a finding stops it."""
         if any(finding.stops for finding in findings):
             return f"fix {self.file}, then rerun `cato inspect`"
         words = ["cato", "train", str(self.file)]
-        for name in ("coords", "inputs", "targets"):
-            value = getattr(self, name)
+        for name, value in naming.words().items():
             words += [f"--{name}", value] if value else []
         words += ["--data.seed", str(self.seed)] if self.seed else []
-        words += ["--data.periodic", *map(str, self.periodic)] if self.periodic else []
+        words += ["--data.periodic", *map(str, naming.periodic)] if naming.periodic else []
         return shlex.join(words)
 
 

@@ -14,6 +14,7 @@ selected the best checkpoint, which makes its errors slightly too small; therefo
 the test split is measured and reported with the band.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import ceil, prod
 from typing import Any
@@ -71,43 +72,51 @@ class Band:
         """Which samples have at least a share 1 − β of their nodes in the band, for each output."""
         return scores(errors, self.scale, mask) <= self.quantile
 
-    def figures(
-        self,
-        errors: Float[Tensor, "S *T N C"],
-        mask: Bool[Tensor, "S N"] | None,
-        outputs: tuple[str, ...],
-    ) -> dict[str, Any]:
-        """Promised coverage, and measured coverage on held-out errors, JSON-ready."""
-        samples = self.covers(errors, mask).double().mean(0)
-        inside = (errors.abs() <= self.half_width).double()
-        weights = _node_weights(errors, mask).expand_as(inside)
-        nodes = (inside * weights).flatten(0, -2).sum(0) / weights.flatten(0, -2).sum(0)
-        half_width = self.half_width.flatten(0, -2).mean(0)
 
-        def named(values: Tensor) -> dict[str, float]:
+class Coverage:
+    """What a band promises and covers, measured on held-out errors that come in batches."""
+
+    def __init__(self, band: Band) -> None:
+        self._band = band
+        self._samples: list[Tensor] = []
+        self._inside: Tensor | float = 0.0
+        self._total: Tensor | float = 0.0
+
+    def add(self, errors: Float[Tensor, "S *T N C"], mask: Bool[Tensor, "S N"] | None) -> None:
+        """Take samples into account."""
+        self._samples.append(self._band.covers(errors, mask))
+        inside = (errors.abs() <= self._band.half_width).double()
+        weights = _node_weights(errors, mask).expand_as(inside)
+        self._inside = self._inside + (inside * weights).flatten(0, -2).sum(0)
+        self._total = self._total + weights.flatten(0, -2).sum(0)
+
+    def figures(self, outputs: tuple[str, ...]) -> dict[str, Any]:
+        """Promised and measured coverage, JSON-ready."""
+
+        def named(values: Any) -> dict[str, float]:
             return dict(zip(outputs, values.tolist(), strict=True))
 
         return {
             "promised_samples": 1 - MISSED_SAMPLES,
             "promised_nodes": 1 - MISSED_NODES,
-            "num_validation_samples": self.num_samples,
-            "mean_half_width": named(half_width),
-            "covered_samples": named(samples),
-            "covered_nodes": named(nodes),
+            "num_validation_samples": self._band.num_samples,
+            "mean_half_width": named(self._band.half_width.flatten(0, -2).mean(0)),
+            "covered_samples": named(torch.cat(self._samples).double().mean(0)),
+            "covered_nodes": named(self._inside / self._total),
         }
 
 
 def fit_scale(
-    errors: Float[Tensor, "S *T N C"], mask: Bool[Tensor, "S N"] | None, is_cloud: bool
+    batches: Iterable[tuple[Float[Tensor, "S *T N C"], Bool[Tensor, "S N"] | None]], is_cloud: bool
 ) -> Float[Tensor, "*T M C"]:
-    """σ from the errors of training samples."""
-    squares = errors.double().square()
-    if is_cloud:
-        weights = _node_weights(squares, mask)
-        mean = (squares * weights).sum((0, -2), keepdim=True) / weights.sum((0, -2), keepdim=True)
-        mean = mean.squeeze(0)
-    else:
-        mean = squares.mean(0)
+    """σ from the errors of training samples and their masks, in batches."""
+    total: Tensor | float = 0.0
+    count: Tensor | float = 0.0
+    for errors, mask in batches:
+        weights, axes = _node_weights(errors, mask), (0, -2) if is_cloud else (0,)
+        total = total + (errors.double().square() * weights).sum(axes, keepdim=True)
+        count = count + weights.sum(axes, keepdim=True)
+    mean = torch.as_tensor(total / count).squeeze(0)
     overall = mean.flatten(0, -2).mean(0)
     floor = torch.where(overall > 0, SMALLEST_SCALE**2 * overall, 1.0)
     return mean.maximum(floor).sqrt().to(errors)

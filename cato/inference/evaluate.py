@@ -6,7 +6,8 @@ benchmark may name a headline, the field that matters most; `errors_by_field` pu
 
 import os
 import time
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from math import isfinite, nan
 from pathlib import Path
@@ -17,9 +18,10 @@ import torch
 from torch import Tensor
 
 from cato.benchmarks import fields_of, headline_of
-from cato.data.dataset import Dataset, Splits, load_spec
+from cato.data.dataset import Batch, Dataset, Splits, load_spec
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
+from cato.data.streamed import Streamed
 from cato.data.training_range import (
     MIN_SAMPLES,
     TrainingRange,
@@ -30,6 +32,7 @@ from cato.data.training_range import (
 from cato.errors import InputError
 from cato.inference.conformal import (
     Band,
+    Coverage,
     calibrate_quantile,
     fit_scale,
     load_band,
@@ -51,6 +54,7 @@ from cato.surrogate import NotFinite, Surrogate
 SAMPLES_AT_ONCE = 16
 NODES_AT_ONCE = 2**19  # Bounds the memory of large meshes.
 SCALE_SAMPLES = 64  # Training samples whose errors give the local scale of the band.
+RANGE_BYTES = 2**28  # Of streamed samples that the training range is fitted to.
 SOLVER_SAMPLES = 5  # Samples on which the solver is timed.
 ALL_OUTPUTS = "all outputs"  # Name of the error over all outputs jointly.
 LEARNT = 0.95
@@ -67,48 +71,66 @@ def samples_at_once(num_nodes: int) -> int:
     return max(1, min(SAMPLES_AT_ONCE, NODES_AT_ONCE // num_nodes))
 
 
-@torch.no_grad()
-def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
-    """The surrogate's solutions for all samples, on the CPU."""
-    device = surrogate.device
+class Solved(NamedTuple):
+    """A batch of samples with the surrogate's solutions, on the CPU."""
+
+    batch: Batch
+    solutions: Tensor
+    seconds: float
+    first: int  # Number of the first sample.
+
+
+def solved(surrogate: Surrogate, data: Dataset) -> Iterator[Solved]:
+    """All samples, solved batch by batch."""
+    device, first = surrogate.device, 0
     was_training = surrogate.training
     surrogate.eval()
-    solutions = []
-    step = samples_at_once(data.problem.num_nodes)
-    for first in range(0, len(data), step):
-        batch = data.batch(slice(first, first + step))
-        mask = None if batch.mask is None else batch.mask.to(device)
-        solution = surrogate.solve(
-            batch.coords.to(device), batch.inputs.to(device), shape=data.problem.shape, mask=mask
-        )
-        solutions.append(solution.to("cpu", data.targets.dtype))
-    surrogate.train(was_training)
-    return torch.cat(solutions)
+    try:
+        for batch in data.batches(samples_at_once(data.problem.num_nodes)):
+            mask = None if batch.mask is None else batch.mask.to(device)
+            began = time.perf_counter()
+            with torch.no_grad():
+                solution = surrogate.solve(
+                    batch.coords.to(device),
+                    batch.inputs.to(device),
+                    shape=data.problem.shape,
+                    mask=mask,
+                )
+            solution = solution.to("cpu", batch.targets.dtype)
+            yield Solved(batch, solution, time.perf_counter() - began, first)
+            first += len(solution)
+    finally:
+        surrogate.train(was_training)
+
+
+def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
+    """The surrogate's solutions for all samples, on the CPU."""
+    return torch.cat([part.solutions for part in solved(surrogate, data)])
 
 
 def mean_error(surrogate: Surrogate, data: Dataset) -> float:
     """Mean relative L2 error over the samples; 0 for none."""
-    if not len(data):
-        return 0.0
-    solutions, offsets = solve_all(surrogate, data), data.problem.offsets
-    return relative_l2(solutions, data.targets, data.mask, offsets).mean().item()
+    errors = [
+        relative_l2(solutions, batch.targets, batch.mask, data.problem.offsets)
+        for batch, solutions, *_ in solved(surrogate, data)
+    ]
+    return torch.cat(errors).mean().item() if errors else 0.0
 
 
-def require_finite(surrogate: Surrogate, data: Dataset, solutions: Tensor, split: str) -> Tensor:
-    """The solutions; raises if a value is not finite, naming the sample and the cause."""
-    batch = data.batch(slice(None))
+def require_finite(surrogate: Surrogate, part: Solved, split: str) -> None:
+    """Raise if a value of solutions is not finite, naming the sample and the cause."""
+    batch = part.batch
     try:
-        surrogate.require_finite(solutions, batch.coords, batch.inputs, batch.mask)
+        surrogate.require_finite(part.solutions, batch.coords, batch.inputs, batch.mask)
     except NotFinite as error:
-        raise InputError(f"{split} split: {error}") from None
-    return solutions
+        sample = NotFinite(part.first + error.sample, error.reason)
+        raise InputError(f"{split} split: {sample}") from None
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """Errors on a set of samples."""
 
-    solutions: Tensor
     errors: Tensor  # Relative L2 error of each sample.
     frame_errors: Tensor | None  # Mean error of each frame, for problems in time.
     mean_predictor: float | None
@@ -186,35 +208,50 @@ def headline_figures(figures: Mapping[str, Any]) -> Mapping[str, Any]:
     return next(iter(errors_by_field(figures).values()))
 
 
-def evaluate(surrogate: Surrogate, data: Dataset, mean_target: Tensor | None) -> Evaluation:
+def evaluate(
+    surrogate: Surrogate,
+    data: Dataset,
+    mean_target: Tensor | None,
+    observe: Callable[[Solved], None] = lambda part: None,
+) -> Evaluation:
     """Errors and time on held-out samples; errors that are not finite are part of the result.
 
-    `mean_target` is that of the training samples; None if `data` is on another mesh.
+    `mean_target` is that of the training samples; None if `data` is on another mesh. `observe` sees
+    every batch, so that other figures of the solutions need not solve again.
     """
     if not len(data):
         raise InputError("there are no samples to evaluate on")
     solve_all(surrogate, data.subset(slice(0, 1)))  # the first call compiles and allocates
-    began = time.perf_counter()
-    solutions = solve_all(surrogate, data)
-    seconds = (time.perf_counter() - began) / len(data)
-    problem, targets, mask = data.problem, data.targets, data.mask
-    offsets = problem.offsets
-    fields, in_time = fields_of(problem), problem.time != "steady"
-    mean_predictor, field_means = None, {}
-    if mean_target is not None:
-        means = mean_target.expand_as(targets)
-        mean_predictor = relative_l2(means, targets, mask, offsets).mean().item()
-        of_means = relative_l2_per_field(means, targets, fields, mask, offsets)
-        field_means = {name: errors.mean().item() for name, errors in of_means.items()}
+    problem = data.problem
+    fields, offsets, in_time = fields_of(problem), problem.offsets, problem.time != "steady"
+    found: defaultdict[str, list[Tensor]] = defaultdict(list)
+    seconds = 0.0
+    for part in solved(surrogate, data):
+        observe(part)
+        (_, _, targets, mask), solutions = part.batch, part.solutions
+        seconds += part.seconds
+        found["errors"].append(relative_l2(solutions, targets, mask, offsets))
+        if in_time:
+            found["frames"].append(relative_l2_per_frame(solutions, targets, mask, offsets))
+        of_fields = relative_l2_per_field(solutions, targets, fields, mask, offsets)
+        for name, errors in of_fields.items():
+            found[f"field {name}"].append(errors)
+        if mean_target is not None:
+            means = mean_target.expand_as(targets)
+            found["mean"].append(relative_l2(means, targets, mask, offsets))
+            of_means = relative_l2_per_field(means, targets, fields, mask, offsets)
+            for name, errors in of_means.items():
+                found[f"mean {name}"].append(errors)
+    joined = {name: torch.cat(parts) for name, parts in found.items()}
+    has_mean = mean_target is not None
     return Evaluation(
-        solutions,
-        relative_l2(solutions, targets, mask, offsets),
-        relative_l2_per_frame(solutions, targets, mask, offsets).mean(0) if in_time else None,
-        mean_predictor,
-        relative_l2_per_field(solutions, targets, fields, mask, offsets),
-        field_means,
+        joined["errors"],
+        joined["frames"].mean(0) if in_time else None,
+        joined["mean"].mean().item() if has_mean else None,
+        {name: joined[f"field {name}"] for name in fields},
+        {name: joined[f"mean {name}"].mean().item() for name in fields} if has_mean else {},
         next(iter(headline_of(problem)), None),
-        seconds,
+        seconds / len(data),
     )
 
 
@@ -242,11 +279,18 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     surrogate = load_surrogate(run)
     splits, spec = _splits_of(run, split, resolution)
     data = splits.datasets[split]
-    evaluation = evaluate(surrogate, data, train_mean(splits) if resolution is None else None)
-    require_finite(surrogate, data, evaluation.solutions, split)
-    band = calibrate(run, surrogate, splits) if resolution is None else None
-    known = training_range(run, splits) if resolution is None else None
-    promise, alarms = None, None
+    is_own_mesh = resolution is None
+    band = calibrate(run, surrogate, splits) if is_own_mesh else None
+    known = training_range(run, splits) if is_own_mesh else None
+    coverage = Coverage(band) if band is not None and split == "test" else None
+
+    def observe(part: Solved) -> None:
+        require_finite(surrogate, part, split)
+        if coverage is not None:
+            coverage.add(part.solutions - part.batch.targets, part.batch.mask)
+
+    evaluation = evaluate(surrogate, data, train_mean(splits) if is_own_mesh else None, observe)
+    alarms = None
     if known is not None and split == "test":
         is_outside = known.scores(data) > known.threshold
         alarms = {
@@ -254,9 +298,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
             "false_alarms": float(is_outside.mean()),
             "num_samples": known.num_samples,
         }
-    if band is not None and split == "test":
-        errors = evaluation.solutions - data.targets
-        promise = band.figures(errors, data.mask, run.problem.outputs)
+    promise = None if coverage is None else coverage.figures(run.problem.outputs)
     figures = {
         "benchmark": config.benchmark,
         "scale": config.scale,
@@ -265,7 +307,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         "split": split,
         "step": surrogate.step,
         "shape": list(splits.problem.shape),
-        "offsets": dict(zip(splits.problem.outputs, splits.problem.offsets, strict=False)) or None,
+        "offsets": splits.problem.offset_by_output,
         **evaluation.to_dict(),
         "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
         "band": promise,
@@ -313,12 +355,13 @@ def _splits_of(run: Run, split: str, resolution: int | None) -> tuple[Splits, Da
         )
     require_same_data(run)
     spec = replace(data_spec(config), count=None, resolution=resolution, splits=(split,))
-    return load_spec(spec, Path(config.data.root)), spec
+    streamed = config.data.is_streamed(spec.num_bytes)
+    return load_spec(spec, Path(config.data.root), streamed=streamed), spec
 
 
 def train_mean(splits: Splits) -> Tensor | None:
     """Mean training target; None for clouds of different sizes, whose points do not match."""
-    return splits.train.targets.mean(0) if splits.train.mask is None else None
+    return None if splits.train.is_padded else splits.train.mean_target()
 
 
 def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
@@ -333,14 +376,15 @@ def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
             f"there are {len(validation)}"
         )
         return None
-    is_cloud = run.problem.geometry == "cloud"
-    found = [
-        require_finite(surrogate, data, solve_all(surrogate, data), split)
-        for split, data in (("train", some), ("validation", validation))
-    ]
-    scale = fit_scale(found[0] - some.targets, some.mask, is_cloud)
-    errors = found[1] - validation.targets
-    quantile = calibrate_quantile(scores(errors, scale, validation.mask))
+
+    def errors(split: str, data: Dataset) -> Iterator[tuple[Tensor, Tensor | None]]:
+        for part in solved(surrogate, data):
+            require_finite(surrogate, part, split)
+            yield part.solutions - part.batch.targets, part.batch.mask
+
+    scale = fit_scale(errors("train", some), run.problem.geometry == "cloud")
+    calibration = [scores(of, scale, mask) for of, mask in errors("validation", validation)]
+    quantile = calibrate_quantile(torch.cat(calibration))
     assert quantile is not None
     assert surrogate.step is not None
     band = Band(quantile, scale, len(validation), surrogate.step)
@@ -352,7 +396,7 @@ def training_range(run: Run, splits: Splits) -> TrainingRange | None:
     """The range of the training inputs of a run, saved in its folder; None for too few samples."""
     known = load_range(run.source, run.problem, run.id)
     if known is None:
-        known = fit_range(splits.train, splits.validation)
+        known = fit_range(_bounded(splits.train), _bounded(splits.validation))
         if known is None:
             note(
                 f"no training range: it needs {MIN_SAMPLES} training samples of values that can be "
@@ -361,6 +405,14 @@ def training_range(run: Run, splits: Splits) -> TrainingRange | None:
         else:
             save_range(run.folder, known, run.id)
     return known
+
+
+def _bounded(data: Dataset) -> Dataset:
+    """Data in memory; of streamed data evenly spaced samples that fit."""
+    if not isinstance(data, Streamed):
+        return data
+    count = min(len(data), max(MIN_SAMPLES, RANGE_BYTES // data.sample_bytes))
+    return data.subset(torch.linspace(0, len(data) - 1, count).long()).in_memory()
 
 
 def solver_seconds(spec: DataSpec, split: str) -> float:

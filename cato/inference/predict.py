@@ -28,9 +28,17 @@ from cato.sandbox import parse
 from cato.surrogate import NotFinite, Surrogate
 from cato.user_data.arrays import ARRAYS, read_npz
 from cato.user_data.naming import Name, Naming, ReadRequest
-from cato.user_data.read import files_of, read_samples
+from cato.user_data.read import files_of, num_bytes_of, read_samples
+from cato.user_data.readers import suffix_of
 from cato.user_data.samples import UserSample, UserSamples
-from cato.user_data.write import default_target, require_writable, write_predictions
+from cato.user_data.streamed import SUFFIXES as STREAMABLE
+from cato.user_data.streamed import StreamedSamples, appended
+from cato.user_data.write import (
+    as_dataset,
+    default_target,
+    require_writable,
+    write_predictions,
+)
 
 INSIDE = "inside_training_range"
 CODES = {"inside": 1, "outside": 0, "unknown": -1}
@@ -53,20 +61,82 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
         require_writable(source, target, run.problem.num_steps)
     surrogate = load_surrogate(run)
     naming = _naming(run, source)
-    samples = _samples(run, surrogate, source, naming)
-    _require_fit(run.problem, samples)
     band = band_of(run, surrogate.step)
     known = load_range(run.source, run.problem, run.id)
-    predictions, seconds = predict_samples(surrogate, samples, band, known)
-    _tell_outside(predictions)
-    write_predictions(target, naming, samples, _written(run.problem, naming, predictions))
+    outcomes: list[Outcome] = []
+    seconds = 0.0
+    streamed = _streamed(run, surrogate, source, target, naming)
+    if streamed is None:
+        samples = _samples(run, surrogate, source, naming)
+        predictions, seconds = _predicted(surrogate, samples, band, known)
+        write_predictions(target, naming, samples, _written(run.problem, naming, predictions))
+        outcomes = [Outcome.of(prediction) for prediction in predictions]
+    else:
+        with appended(target, len(streamed)) as append:
+            for samples in streamed.windows():
+                predictions, some = _predicted(surrogate, samples, band, known)
+                fields = _written(run.problem, naming, predictions)
+                append(as_dataset(naming, samples, fields, range(len(samples))))
+                outcomes += [Outcome.of(prediction) for prediction in predictions]
+                seconds += some
+    _note_outside(outcomes)
     return {
         "path": str(target),
-        "num_samples": len(predictions),
-        "seconds_per_sample": seconds,
-        "training_range": _range_figures(predictions),
-        **_figures(run.problem, predictions),
+        "num_samples": len(outcomes),
+        "seconds_per_sample": seconds / len(outcomes),
+        "training_range": _range_figures(outcomes),
+        **_figures(run.problem, outcomes),
     }
+
+
+def _predicted(
+    surrogate: Surrogate, samples: UserSamples, band: Band | None, known: TrainingRange | None
+) -> "tuple[list[SamplePrediction], float]":
+    """The predictions for samples that fit the problem, and the seconds for all of them."""
+    _require_fit(surrogate.problem, samples)
+    predictions, seconds = predict_samples(surrogate, samples, band, known)
+    return predictions, seconds * len(predictions)
+
+
+def _streamed(
+    run: Run, surrogate: Surrogate, source: Path, target: Path, naming: Naming
+) -> StreamedSamples | None:
+    """The samples of a file that is too large for the memory; None for others."""
+    if not (size := num_bytes_of(source)) or not run.config.data.is_streamed(size):
+        return None
+    if target.suffix.lower() not in STREAMABLE:
+        raise InputError(
+            f"{target} should end in {' or '.join(STREAMABLE)}: predictions for a file that is "
+            f"streamed are written as HDF5"
+        )
+    advice = "predict again when it is complete"
+    return StreamedSamples(source, _request(run, surrogate, naming), advice)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The figures of a prediction, which are kept when its arrays are written."""
+
+    origin: str
+    verdict: Verdict
+    relative_l2: float | None  # None without the truth.
+    fields: dict[str, float]  # Errors of the fields; empty without the truth.
+    width: np.ndarray | None  # Mean half-width of the band for each output.
+    covered: np.ndarray | None
+
+    @classmethod
+    def of(cls, prediction: "SamplePrediction") -> "Outcome":
+        """Of a prediction."""
+        error, width = prediction.relative_l2(), prediction.half_width
+        fields = fields_of(prediction.problem) if error is not None else {}
+        return cls(
+            prediction.sample.origin,
+            prediction.verdict,
+            error,
+            {name: prediction.relative_l2(channels) or 0.0 for name, channels in fields.items()},
+            None if width is None else width.reshape(-1, width.shape[-1]).mean(0),
+            prediction.is_covered(),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +212,7 @@ def _solve(
 
 
 def _batch(samples: list[UserSample]) -> list[UserSample]:
-    """The first samples with the same mesh, at most as many as fit into memory."""
+    """The first samples with the same mesh, limited to what fits into memory."""
     first = samples[0]
     num_nodes = first.coords.size // first.coords.shape[-1]
     same = [sample.mesh == first.mesh for sample in samples[: samples_at_once(num_nodes)]]
@@ -169,7 +239,7 @@ def _naming(run: Run, source: Path) -> Naming:
     """The fields of the run; of a benchmark those of the layout, or its channels by name."""
     if run.config.data.file is not None:
         return run.config.data.naming
-    if files_of(source)[0].suffix.lower() in ARRAYS:
+    if suffix_of(files_of(source)[0]) in ARRAYS:
         return Naming()
     problem = run.problem
     return Naming((), tuple(map(Name, problem.inputs)), tuple(map(Name, problem.outputs)))
@@ -178,11 +248,15 @@ def _naming(run: Run, source: Path) -> Naming:
 def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> UserSamples:
     if run.config.data.file is None and source.suffix.lower() == ".npz":
         return _benchmark_samples(surrogate, source)
+    return read_samples(source, _request(run, surrogate, naming))
+
+
+def _request(run: Run, surrogate: Surrogate, naming: Naming) -> ReadRequest:
     problem, coords = run.problem, surrogate.coords
     nodes = None if coords is None else coords.cpu().numpy().reshape(*problem.shape, -1)
     # The points of a cloud may still lie on mesh axes in the file.
     num_axes = None if problem.geometry == "cloud" else len(problem.shape)
-    return read_samples(source, ReadRequest(naming, truth=False, num_axes=num_axes, coords=nodes))
+    return ReadRequest(naming, truth=False, num_axes=num_axes, coords=nodes)
 
 
 def _benchmark_samples(surrogate: Surrogate, source: Path) -> UserSamples:
@@ -280,36 +354,32 @@ def _channels(field: str, outputs: tuple[str, ...]) -> list[int]:
     ]
 
 
-def _tell_outside(predictions: list[SamplePrediction]) -> None:
+def _note_outside(outcomes: list[Outcome]) -> None:
     """Note samples outside the training range, with the reason for the first."""
-    outside = [p for p in predictions if p.verdict.kind == "outside"]
+    outside = [o for o in outcomes if o.verdict.kind == "outside"]
     if outside:
-        first = outside[0]
         note(
-            f"{len(outside)} of {len(predictions)} samples are outside the training range and have "
-            f"no band; {first.sample.origin}: {first.verdict.reason}"
+            f"{len(outside)} of {len(outcomes)} samples are outside the training range and have "
+            f"no band; {outside[0].origin}: {outside[0].verdict.reason}"
         )
 
 
-def _range_figures(predictions: list[SamplePrediction]) -> dict[str, Any]:
+def _range_figures(outcomes: list[Outcome]) -> dict[str, Any]:
     """How many samples have which verdict, and the reasons for those outside."""
-    kinds = [p.verdict.kind for p in predictions]
+    kinds = [o.verdict.kind for o in outcomes]
     counts = {kind: kinds.count(kind) for kind in CODES if kind in kinds}
-    reasons = {
-        p.sample.origin: p.verdict.reason for p in predictions if p.verdict.kind == "outside"
-    }
+    reasons = {o.origin: o.verdict.reason for o in outcomes if o.verdict.kind == "outside"}
     return counts | ({"reasons": reasons} if reasons else {})
 
 
-def _figures(problem: Problem, predictions: list[SamplePrediction]) -> dict[str, Any]:
+def _figures(problem: Problem, outcomes: list[Outcome]) -> dict[str, Any]:
     """Errors if the truth is known, width and coverage of the band if there is one."""
     figures: dict[str, Any] = {}
-    relative = {p.sample.origin: e for p in predictions if (e := p.relative_l2()) is not None}
+    relative = {o.origin: o.relative_l2 for o in outcomes if o.relative_l2 is not None}
     if relative:
-        known = [p for p in predictions if p.sample.targets is not None]
         fields = {
-            name: float(np.mean([p.relative_l2(channels) for p in known]))
-            for name, channels in fields_of(problem).items()
+            name: float(np.mean([o.fields[name] for o in outcomes if o.fields]))
+            for name in fields_of(problem)
         }
         worst = max(relative, key=lambda origin: relative[origin])
         figures |= {
@@ -321,13 +391,13 @@ def _figures(problem: Problem, predictions: list[SamplePrediction]) -> dict[str,
             "relative_l2": float(np.mean(list(relative.values()))),
             "worst": relative[worst],
             "worst_sample": worst,
-            "offsets": dict(zip(problem.outputs, problem.offsets, strict=False)) or None,
+            "offsets": problem.offset_by_output,
         }
-    widths = [p.half_width for p in predictions if p.half_width is not None]
+    widths = [o.width for o in outcomes if o.width is not None]
     if widths:
-        means = np.mean([w.reshape(-1, w.shape[-1]).mean(0) for w in widths], axis=0)
+        means = np.mean(widths, axis=0)
         figures["mean_half_width"] = dict(zip(problem.outputs, means.tolist(), strict=True))
-    covered = [c for c in (p.is_covered() for p in predictions) if c is not None]
+    covered = [o.covered for o in outcomes if o.covered is not None]
     if covered:
         shares = np.mean(covered, axis=0).tolist()
         figures["covered_samples"] = dict(zip(problem.outputs, shares, strict=True))

@@ -93,7 +93,7 @@ def load_checkpoint(saved: Checkpoints, kind: Kind) -> Checkpoint | None:
     recorded as such and no others.
     """
     found = _newest_first(saved, kind)
-    best_step = _recorded_best_step(saved) if kind == "best" else 0
+    best_step = last_state(saved).get("best_step", 0) if kind == "best" else 0
     for about in found:
         try:
             checkpoint = _read(saved, about)
@@ -120,6 +120,20 @@ def load_checkpoint(saved: Checkpoints, kind: Kind) -> Checkpoint | None:
     return None
 
 
+def last_state(saved: Checkpoints) -> dict[str, Any]:
+    """The state in the last checkpoint, without its tensors; empty without a checkpoint.
+
+    If the newest is damaged, that of the one before, whose best step is the same or earlier.
+    """
+    for about in _newest_first(saved, "last"):
+        try:
+            state: dict[str, Any] = _read_about(saved, about)["state"]
+        except InputError:
+            continue
+        return state
+    return {}
+
+
 def rewind(saved: Checkpoints, checkpoint: Checkpoint) -> None:
     """Make a checkpoint the last one: write it, then remove the last and best ones after it."""
     step = int(checkpoint.state["step"])
@@ -141,17 +155,6 @@ def _remove(checkpoints: Iterable[Path]) -> None:
     for about in checkpoints:
         about.unlink(missing_ok=True)
         about.with_suffix(".safetensors").unlink(missing_ok=True)
-
-
-def _recorded_best_step(saved: Checkpoints) -> int:
-    """Step of the best weights according to the last checkpoint; 0 without one."""
-    for about in _newest_first(saved, "last"):
-        try:
-            best_step: int = _read_about(saved, about)["state"].get("best_step", 0)
-            return best_step
-        except InputError:
-            continue  # the one before has the same one, or an earlier one
-    return 0
 
 
 def _read(saved: Checkpoints, about: Path) -> Checkpoint:

@@ -3,7 +3,7 @@
 run.json            settings, problem, key of the data, commit, environment and command; of an
                     extended run also the step and seconds of training from which it was extended;
                     of model auto also the trials
-log.jsonl           one line per epoch
+log.jsonl           one line per validation
 checkpoints/        see `cato.runs.checkpoint`
 evaluation.json     written by `cato evaluate`
 band.safetensors    half-width of the conformal band, see `cato.inference.conformal`
@@ -22,6 +22,7 @@ runs/pretrained/NAME, never into the library.
 """
 
 import json
+import os
 import shlex
 import shutil
 import uuid
@@ -142,8 +143,24 @@ class Run:
         with atomic_write(path) as temporary:
             temporary.write_bytes(sealed("\n".join(lines).encode(), LOG, self.id))
 
+    def require_in_place(self) -> None:
+        """Raise if the folder was moved, removed or replaced since the run was opened.
+
+        Files written under its old name would mix with those of the next run there.
+        """
+        try:
+            found = read_json(self.source / RECORD, "run").get("id", "")
+        except (InputError, AttributeError):
+            found = None
+        if found != self.id:
+            raise InputError(
+                f"{self.folder} was moved, removed or replaced while this command used it; stopped "
+                f"before writing there. Run the command again where the run is now"
+            )
+
     def write_figures(self, path: Path, figures: Mapping[str, Any]) -> None:
         """Write results computed from this run as JSON."""
+        self.require_in_place()
         write_sealed(path, figures, self.id)
 
     def read_figures(self, path: Path) -> dict[str, Any]:
@@ -220,6 +237,7 @@ def create_run(
         "problem": problem.to_dict(),
         "data": data,
         "environment": environment(),
+        "launch": os.environ.get("TORCHELASTIC_RUN_ID"),
     }
     if trials:
         record["trials"] = [dict(trial) for trial in trials]

@@ -1,6 +1,7 @@
 """Load the data and the trained surrogate of a run."""
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,12 @@ from cato.data.dataset import Splits, load_spec
 from cato.data.normalise import Normaliser
 from cato.data.published import read_published
 from cato.data.spec import DataSpec
+from cato.data.streamed import Streamed
 from cato.errors import InputError
 from cato.models.registry import build_model
 from cato.runs.checkpoint import load_checkpoint
 from cato.runs.folder import Run
+from cato.runs.measure import measure
 from cato.runs.settings import RunConfig
 from cato.surrogate import Surrogate
 
@@ -43,12 +46,21 @@ def load_splits(config: RunConfig) -> Splits:
         return data.open_file()[1]
     if data.original is not None:
         return read_published(config.benchmark, Path(data.original))
-    return load_spec(data_spec(config), Path(data.root))
+    spec = data_spec(config)
+    splits = load_spec(spec, Path(data.root), streamed=data.is_streamed(spec.num_bytes))
+    if isinstance(splits.train, Streamed):
+        measure(splits.train)
+    return splits
 
 
-def load_run_splits(run: Run) -> Splits:
-    """The data of a run; raises if they are not those it was trained on."""
+def load_run_splits(run: Run, to_train: bool = False) -> Splits:
+    """The data of a run; raises if they are not those it was trained on.
+
+    `to_train` keeps them in memory, or streamed, as they were: that decides the order of samples.
+    """
     config = run.config
+    if to_train and config.data.streamed == "auto":  # a streamed training records "yes"
+        config = replace(config, data=replace(config.data, streamed="no"))
     if config.data.original is None:
         require_same_data(run)  # before hours of generating
         return load_splits(config)

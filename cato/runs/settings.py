@@ -12,12 +12,12 @@ import shlex
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import torch
-from annotated_types import Ge, Gt, Le, Lt
+from annotated_types import Ge, Le, Lt
 from pydantic import BeforeValidator
 
 from cato.benchmarks import get_benchmark
@@ -33,19 +33,26 @@ from cato.config import (
 )
 from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset, Splits
+from cato.data.streamed import Streamed
 from cato.data.symmetry import SymmetryName
 from cato.errors import InputError
+from cato.memory import readable_size, total_memory
 from cato.models.contract import Operator
 from cato.models.registry import candidates, default_model, model_class
-from cato.physics.gradient import inverse_metric
-from cato.physics.losses import LossConfig, gradient_rms
+from cato.physics.losses import LossConfig
 from cato.problem import Conditioning, Problem, Reference
 from cato.progress import note
+from cato.runs.measure import gradients_of, measure
 from cato.user_data.naming import Naming
-from cato.user_data.read import is_user_data, open_user_data
+from cato.user_data.read import (
+    complete_naming,
+    is_user_data,
+    num_bytes_of,
+    open_user_data,
+)
 
 Seed = Annotated[int, Ge(0)]
-Minutes = Annotated[float, Gt(0), Le(10**6)]  # At most two years.
+Minutes = Annotated[float, Ge(1e-9), Le(10**6)]  # At most two years.
 USER_DATA = "user"
 """Stands for the benchmark in settings of runs on user data; \"own\" in version 0.1."""
 AUTO = "auto"
@@ -64,6 +71,10 @@ NODES_PER_BATCH = 2**12  # Maximum nodes per batch of more than one sample.
 KERNEL_3D = 3  # Nodes along each axis of a stencil in space: seven would be 343.
 STEPS_PER_EPOCH = 20  # Minimum steps per epoch, if there are that many samples.
 GRADIENT_TERMS = ("gradient", "flux", "consistency", "gdl")
+SHARE_IN_MEMORY = 0.25  # Larger data, in units of the machine's memory, are streamed.
+SHARE_TO_MENTION = 0.05  # Of these it is said whether they are streamed.
+
+_say_once = cache(note)
 
 
 @dataclass(frozen=True)
@@ -84,6 +95,9 @@ class DataConfig:
     targets: str = ""  # Fields of `file` that are targets.
     periodic: Axes = ()  # Periodic mesh axes of `file`, from 0.
     fingerprint: str = ""  # Fingerprint of the data in `file`; other data are refused.
+    streamed: Literal["auto", "yes", "no"] = "auto"
+    """Whether samples are read while they are used, instead of all into memory. auto: if they would
+    take more than a quarter of the memory."""
     conditioning: Literal["auto", "published"] = "auto"
     """How fields are presented to the network: as suits the data (`cato inspect` says how and why),
     or as published, one mean and deviation per channel, with node indices for models published with
@@ -98,6 +112,21 @@ class DataConfig:
     mesh_inputs: bool | None = None
     """Displacement from the mean mesh and node indices as further inputs."""
 
+    def is_streamed(self, num_bytes: float) -> bool:
+        """Whether data of this size are streamed; says so where it could be either."""
+        if self.streamed != "auto":
+            return self.streamed == "yes"
+        total = total_memory()
+        streamed = num_bytes > SHARE_IN_MEMORY * total
+        if num_bytes > SHARE_TO_MENTION * total:
+            where = "streamed from the disk" if streamed else "read into memory"
+            other = "no" if streamed else "yes"
+            _say_once(
+                f"the data ({readable_size(num_bytes)}) are {where}, as the machine has "
+                f"{readable_size(total)} of memory; --data.streamed {other} changes that"
+            )
+        return streamed
+
     @property
     def naming(self) -> Naming:
         return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
@@ -108,7 +137,7 @@ class DataConfig:
             index_inputs=model.index_inputs and train.problem.geometry == "mesh"
         )
         recommended, reasons = published, dict[str, str]()
-        if self.conditioning == "auto" or self.positions:  # it takes several passes over the data
+        if self.conditioning == "auto" or self.positions:
             recommended, reasons = recommend(train)
         chosen = recommended if self.conditioning == "auto" else published
         changes: dict[str, Any] = {}
@@ -128,13 +157,17 @@ class DataConfig:
     def open_file(self) -> tuple[str, Splits]:
         """Fingerprint and data of `file`; data with another fingerprint are refused."""
         assert self.file is not None
-        return open_user_data(
+        fingerprint, splits = open_user_data(
             Path(self.file),
             self.naming,
             seed=self.seed,
             count=self.count,
             expected_fingerprint=self.fingerprint,
+            streamed=self.is_streamed(num_bytes_of(Path(self.file))),
         )
+        if isinstance(splits.train, Streamed):
+            measure(splits.train)
+        return fingerprint, splits
 
 
 @dataclass(frozen=True)
@@ -169,11 +202,16 @@ class TrainConfig:
     seed: Annotated[Seed, Lt(2**32)] = 0
     """Seed of the initial weights and the order of the samples."""
     checkpoint_minutes: Minutes = 5.0
-    """Maximum time between checkpoints; there is also one after every epoch."""
+    """Maximum time between checkpoints; there is also one after every validation."""
     accelerator: Literal["auto", "cpu", "cuda", "mps"] = "auto"  # Kind of device.
     devices: Count = 1  # Number of devices; torchrun sets it to its number of processes.
     strategy: Literal["auto", "ddp", "fsdp"] = "auto"
     """Several devices: ddp copies the model to each, fsdp shards its parameters."""
+    mesh_parallel: Count = 1
+    """Processes that share a mesh, each with some of its rows, for meshes that do not fit one
+    device. CATO only; a divisor of the number of processes."""
+    remat: bool = False
+    """Recompute the model's blocks in the backward pass: less memory for a step, more time."""
     precision: Literal["32-true", "bf16-mixed"] = "32-true"  # Floating-point precision.
     compile: bool = False  # Use torch.compile (needs a C++ compiler on CPUs).
 
@@ -195,7 +233,10 @@ class RunConfig:
 
 
 def run_config(values: Mapping[str, Any], where: str) -> RunConfig:
-    """A validated `RunConfig` from plain values; `where` names their source in messages."""
+    """A validated `RunConfig` from plain values; `where` names their source in messages.
+
+    A group of settings that is validated already, such as a `DataConfig`, is taken as it is.
+    """
     values = dict(values)
     if values.get("benchmark") == "own":  # version 0.1
         values["benchmark"] = USER_DATA
@@ -227,6 +268,10 @@ def _require_consistent(data: DataConfig, benchmark: str, where: str) -> None:
         raise InputError(
             f"{where}: the published files have fixed samples; leave out data.seed, data.count and "
             f"data.resolution"
+        )
+    if data.original is not None and data.streamed == "yes":
+        raise InputError(
+            f"{where}: the published files cannot be streamed; leave out data.streamed"
         )
     if (data.file is not None) != (benchmark == USER_DATA) or (data.file and data.original):
         raise InputError(f"{where}: data.file is for user data; give it as `cato train FILE`")
@@ -281,17 +326,16 @@ def build_candidates(
     changed: dict[str, Any] = {}
     for change in changes:
         changed = _merged(changed, change)
-    wanted = from_dict(TrainConfig, changed.get("train", {}), where, "train")
     if model == AUTO and changed.get("model"):
         raise InputError(
             f"{where}: model auto compares models with the settings of their recipes; leave out "
             f"model.{next(iter(changed['model']))}, or name the model that it is for"
         )
-    start = None
-    if wanted.start_from is not None:
+    train, start = changed.get("train", {}), None
+    if train.get("start_from") is not None:
         from cato.runs.start import open_start  # which imports this module
 
-        start = open_start(wanted.start_from, wanted.start_fingerprint)
+        start = open_start(str(train["start_from"]), str(train.get("start_fingerprint", "")))
         if model not in (None, start.model_name):
             raise InputError(
                 f"{where}: {start.name} is a {start.model_name}; leave out the model {model} or "
@@ -299,37 +343,45 @@ def build_candidates(
             )
         model = start.model_name
         origin = {"start_from": start.name, "start_fingerprint": start.fingerprint}
-        changed["train"] = changed["train"] | origin
-    name = str(source)
+        changed["train"] = train = train | origin
+    name, splits = str(source), None
     if is_user_data(name):
-        values = changed.get("data", {}) | {"file": os.path.realpath(name)}
+        file, name = os.path.realpath(name), USER_DATA
+        values = read_recipe(name, scale)["data"] | changed.get("data", {}) | {"file": file}
         data = from_dict(DataConfig, values, where, "data")
+        naming, notes = complete_naming(Path(file), data.naming)
+        if notes:  # stored with the run, as if the user had given the names
+            values |= {**naming.words(), "periodic": naming.periodic}
+            data = from_dict(DataConfig, values, where, "data")
+        for sentence in notes:
+            note(sentence)
         fingerprint, splits = data.open_file()
-        changed["data"] = values | {"fingerprint": fingerprint}
-        name, problem = USER_DATA, splits.problem
-    else:
-        splits, problem = None, get_benchmark(name).problem(scale)  # or no such name or scale
+        changed["data"] = replace(data, fingerprint=fingerprint)
+    # An unknown name or scale raises.
+    problem = get_benchmark(name).problem(scale) if splits is None else splits.problem
     configs = []
     for one in candidates(problem) if model == AUTO else [model or default_model(problem)]:
         recipe = read_recipe(name, scale, one)
         if splits is not None:
             recipe = _merged(recipe, fit_recipe(recipe, splits.train))
-        if changed.get("train", {}).keys() & {"epochs", "steps"}:
+        if train.keys() & {"epochs", "steps"}:
             for length in ("minutes", "min_steps"):
                 recipe["train"].pop(length, None)
-        elif wanted.minutes is not None and "min_steps" in recipe["train"]:
-            share = min(1.0, wanted.minutes / recipe["train"]["minutes"])
-            recipe["train"]["min_steps"] = math.ceil(share * recipe["train"]["min_steps"])
         if start is not None:
             recipe["model"] = to_dict(start.model)
             old = to_dict(TrainConfig()) | recipe["train"]
             recipe["train"] |= {rate: FINE_TUNING_RATE * old[rate] for rate in RATES}
-        configs.append(run_config(_merged(recipe, changed), where))
+        config = run_config(_merged(recipe, changed), where)
+        if "min_steps" not in train and config.train.min_steps and config.train.minutes:
+            share = min(1.0, config.train.minutes / recipe["train"]["minutes"])
+            min_steps = math.ceil(share * config.train.min_steps)
+            config = replace(config, train=replace(config.train, min_steps=min_steps))
+        configs.append(config)
     return configs
 
 
-def read_recipe(benchmark: str, scale: str, model_name: str) -> dict[str, Any]:
-    """The recipe of a model as plain values, not validated."""
+def read_recipe(benchmark: str, scale: str, model_name: str = "") -> dict[str, Any]:
+    """The recipe of a model as plain values, not validated; without a model what all share."""
     if benchmark == USER_DATA:
         table = tomllib.loads((files("cato") / "user_data/recipe.toml").read_text())
     else:
@@ -369,9 +421,6 @@ def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
         changes["model"]["width"] = width // 2
     if len(problem.shape) == 3 and "kernel" in recipe["model"]:
         changes["model"]["kernel"] = KERNEL_3D
-    if settings.get("optimizer") == "muon" and not hasattr(torch.optim, "Muon"):
-        note("this PyTorch has no Muon (added in 2.9): using AdamW")
-        changes["train"]["optimizer"] = "adamw"
     return changes
 
 
@@ -382,11 +431,10 @@ def why_no_gradients(train: Dataset) -> str:
         return "a cloud has no mesh to take gradients on"
     if problem.time != "steady":
         return "the recipe has none for problems in time"
-    try:
-        metric = inverse_metric(train.coords, problem.shape, problem.periodic, problem.period)
-    except InputError as error:
-        return str(error)
-    sizes = gradient_rms(train.targets, metric, problem.shape, problem.periodic)
+    gradients = gradients_of(train)
+    if gradients.obstacle:
+        return gradients.obstacle
+    sizes = gradients.scale.rms
     if not ((sizes > 0) & sizes.isfinite()).all():
         return "an output is constant over the mesh"
     return ""

@@ -8,6 +8,7 @@ coordinates are shown to the network in the frame that its weights know.
 
 import hashlib
 from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,12 @@ import torch
 from torch import Tensor
 
 from cato.errors import InputError
+from cato.files import stamp
 from cato.models.contract import Operator
 from cato.problem import Problem
 from cato.progress import note
-from cato.runs.checkpoint import load_checkpoint
-from cato.runs.folder import open_run
+from cato.runs.checkpoint import last_state
+from cato.runs.folder import RECORD, open_run
 from cato.runs.load import load_surrogate
 from cato.surrogate import Surrogate
 
@@ -30,7 +32,7 @@ Frame = tuple[tuple[float, float], ...]
 """Mean and deviation of each coordinate, see `Conditioning.frame`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Start:
     """A trained model to start from."""
 
@@ -41,7 +43,7 @@ class Start:
     frame: Frame  # Of the coordinates that its network saw; empty if unknown.
     weights: dict[str, Tensor]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
         """Sixteen characters that change whenever the weights do."""
         found = hashlib.sha256()
@@ -52,22 +54,15 @@ class Start:
 
 
 def open_start(name: str, expected_fingerprint: str = "") -> Start:
-    """The best weights of a run or pretrained model; others than the expected are refused."""
+    """The best weights of a run or pretrained model; others than the expected are refused.
+
+    A second call with unchanged files returns what the first one read.
+    """
     run = open_run(name)
-    last = load_checkpoint(run.checkpoints, "last")
-    if last is not None and last.state.get("diverged"):
-        raise InputError(
-            f"{name} diverged and cannot be started from: {last.state['diverged']}; choose another"
-        )
-    surrogate = load_surrogate(run).cpu()
-    start = Start(
-        name if run.pretrained else str(Path(name).resolve()),
-        run.config.model_name,
-        run.config.model,
-        run.problem,
-        _frame_of(surrogate),
-        surrogate.model.state_dict(),
-    )
+    if reason := last_state(run.checkpoints).get("diverged"):
+        raise InputError(f"{name} diverged and cannot be started from: {reason}; choose another")
+    files = [run.source / RECORD, *sorted(run.checkpoints.folder.glob("best-*"))]
+    start = _read(name, stamp(files))
     if expected_fingerprint and start.fingerprint != expected_fingerprint:
         raise InputError(
             f"the weights of {name} have changed: their fingerprint is {start.fingerprint}, "
@@ -75,6 +70,20 @@ def open_start(name: str, expected_fingerprint: str = "") -> Start:
             f"without --train.start-fingerprint"
         )
     return start
+
+
+@lru_cache(maxsize=1)
+def _read(name: str, state: tuple[object, ...]) -> Start:
+    run = open_run(name)
+    surrogate = load_surrogate(run).cpu()
+    return Start(
+        name if run.pretrained else str(Path(name).resolve()),
+        run.config.model_name,
+        run.config.model,
+        run.problem,
+        _frame_of(surrogate),
+        surrogate.model.state_dict(),
+    )
 
 
 def _frame_of(surrogate: Surrogate) -> Frame:

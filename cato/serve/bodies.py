@@ -26,6 +26,7 @@ from fastapi import HTTPException
 from cato.data.arrays import require_uniform
 from cato.data.formats import npy_header
 from cato.errors import InputError
+from cato.files import without_repeats
 from cato.problem import MIN_NODES
 from cato.serve.batching import PredictRequest, PredictResult
 from cato.serve.models import ServedModel
@@ -78,7 +79,7 @@ def decode_json(content: bytes, max_bytes: int) -> Body:
         )
     try:
         # NaN and Infinity are not JSON but accepted here, so that validation can name their index.
-        fields = json.loads(content)
+        fields = json.loads(content, object_pairs_hook=without_repeats)
     except (ValueError, RecursionError) as error:
         raise HTTPException(400, f"the body is not JSON: {error}") from None
     if not isinstance(fields, dict):
@@ -226,7 +227,7 @@ def _safetensors_parts(content: bytes) -> tuple[dict[str, Any], bytes]:
     if not 0 < length <= min(len(content) - 8, MAX_HEADER_BYTES):
         raise _not_safetensors("the length of its header is wrong")
     try:
-        header = json.loads(content[8 : 8 + length])
+        header = json.loads(content[8 : 8 + length], object_pairs_hook=without_repeats)
     except (ValueError, RecursionError):
         raise _not_safetensors("its header is not JSON") from None
     if not isinstance(header, dict) or not header.keys() <= {"values", "__metadata__"}:

@@ -117,7 +117,7 @@ def create_server(app: "FastAPI", settings: ServeSettings) -> "uvicorn.Server":
 def read_token(path: Path | None) -> str:
     """The token from a file or the environment; empty without either.
 
-    It is no option itself, because every user of a machine can see the options of its processes.
+    It is not an option, because every user of a machine can see the options of its processes.
     """
     if path is not None:
         origin, text = str(path), path.read_text(encoding="utf-8", errors="replace")

@@ -7,11 +7,11 @@ what one subscriber gets.
 from dataclasses import dataclass
 from typing import Annotated
 
-from annotated_types import Gt
+from annotated_types import Gt, Le
 
 from cato.config import Count, NonNegative, Positive
 
-Bytes = Annotated[int, Gt(0)]
+Bytes = Annotated[int, Gt(0), Le(2**62)]
 
 
 @dataclass(frozen=True)

@@ -245,7 +245,7 @@ def error_histogram(errors: np.ndarray, mean_predictor: float | None, of_field: 
     mean = 100 * errors.mean()
     panel.axvline(mean, color="black", label=f"mean {mean:.2f} %")
     if mean_predictor is not None:
-        panel.plot([], [], " ", label=f"training mean as answer: {100 * mean_predictor:.1f} %")
+        panel.plot([], [], " ", label=f"predicting the training mean: {100 * mean_predictor:.1f} %")
     panel.set(xlabel=f"relative L2 error{of_field} in a sample (%)", ylabel="samples")
     panel.legend(frameon=False)
     return figure

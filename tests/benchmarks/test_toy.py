@@ -21,8 +21,9 @@ LAST = '    "elasticity",\n'
 
 def make_copy(root: Path) -> None:
     skip = shutil.ignore_patterns("pretrained")
-    for package in ("cato", "reproduce"):
-        shutil.copytree(ROOT / package, root / package, ignore=skip)
+    for folder in ("cato", "reproduce", "tools", "docs/benchmarks"):
+        shutil.copytree(ROOT / folder, root / folder, ignore=skip)
+    shutil.copy(ROOT / "mkdocs.yml", root)
     shutil.copytree(ROOT / "tests/benchmarks/toy", root / "cato/benchmarks/toy")
     listing = root / "cato/benchmarks/__init__.py"
     text = listing.read_text()
@@ -94,3 +95,10 @@ def test_it_has_a_row_on_the_results_page(session):
     assert "Toy Poisson" in page
     assert "1.23%; FNO 4.56%" in page
     assert "Toy Poisson" in (session.work / "results/epochs/compare.md").read_text()
+
+
+def test_it_has_a_page_in_the_documentation(session):
+    root = session.work.parent
+    assert "[Toy Poisson](toy.md)" in (root / "docs/benchmarks/index.md").read_text()
+    assert "f a sum of four waves" in (root / "docs/benchmarks/toy.md").read_text()
+    assert "- benchmarks/toy.md\n" in (root / "mkdocs.yml").read_text()

@@ -21,6 +21,8 @@ from cato.data.published import read_published
 from cato.processes import Worker
 from cato.serve.app import create_app
 from cato.serve.models import load_models
+from tools import benchmark_pages
+from tools.pages import write_pages
 
 
 def run_cato(*words: str) -> dict[str, Any]:
@@ -90,5 +92,6 @@ if __name__ == "__main__":
         "published": read(),
         "explorer": explore(),
         "comparison": compare(),
+        "pages": [path.name for path in write_pages(benchmark_pages.pages())],
     }
     Path("session.json").write_text(json.dumps(answers))

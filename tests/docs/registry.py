@@ -34,6 +34,9 @@ COVERED = {
         "tests/cli/test_train_original.py::"
         "test_the_run_knows_its_files_and_is_evaluated_on_the_published_test_set"
     ),
+    r"torchrun --nnodes 2 .*-m cato train .*": (
+        "tests/training/test_nodes.py::test_two_nodes_train_like_one_process"
+    ),
     r"cato train .*--train\.(devices 2|strategy fsdp)\b.*|torchrun .*-m cato train .*": (
         "tests/training/test_train.py::test_two_processes_give_the_loss_curve_of_one"
     ),
@@ -51,6 +54,7 @@ COVERED = {
 """Commands, as patterns, that another test runs: on several processes, over HTTP, for longer."""
 COVERED_PAGES: Mapping[str, str] = {
     "docs/user-data.md": "tests/user_data/test_user_page.py::test_worked_example",
+    "docs/layouts.md": "tests/user_data/test_user_layouts.py::test_commands_of_the_page",
 }
 """Pages that a test of their own runs, block by block."""
 

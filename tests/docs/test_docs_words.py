@@ -22,6 +22,7 @@ from cato.cli.commands import COMMANDS, Generate, Train
 from cato.cli.parsing import parse, split_overrides
 from cato.errors import InputError
 from cato.models.registry import MODELS
+from cato.user_data.read import is_user_data
 from reproduce.experiment import OURS, all_experiments, load
 from tools import mkdocs_math
 
@@ -39,7 +40,7 @@ def check_arguments(*words: str) -> None:
     changes, own = split_overrides(list(arguments))
     command = parse(COMMANDS[name], own if name == "train" else list(arguments), f"cato {name}")
     if isinstance(command, Train) and command.resume is None and command.benchmark:
-        is_own = Path(command.benchmark).suffix or command.targets  # a file of the reader's
+        is_own = is_user_data(command.benchmark) or command.targets  # a file of the reader's
         if not is_own:
             command.configs(changes)
     if isinstance(command, Generate):

@@ -15,6 +15,7 @@ from cato.inference.conformal import (
     MISSED_NODES,
     MISSED_SAMPLES,
     Band,
+    Coverage,
     calibrate_quantile,
     fit_scale,
     load_band,
@@ -54,20 +55,20 @@ def test_padding_does_not_count():
     whole = scores(errors[:1, :7], scale)
     errors[0, 7:] = 1e9
     torch.testing.assert_close(scores(errors, scale, mask)[:1], whole)
-    cut = fit_scale(errors[:1, :7], None, is_cloud=True)
-    torch.testing.assert_close(fit_scale(errors[:1], mask[:1], is_cloud=True), cut)
+    cut = fit_scale([(errors[:1, :7], None)], is_cloud=True)
+    torch.testing.assert_close(fit_scale([(errors[:1], mask[:1])], is_cloud=True), cut)
     torch.testing.assert_close(cut, errors[:1, :7].square().mean((0, 1)).sqrt()[None])
 
 
 def test_scale_of_a_mesh_is_the_rms_at_each_node_and_never_next_to_nothing():
     torch.manual_seed(0)
     errors = torch.randn(30, 20, 1) * torch.linspace(0, 2, 20)[:, None]
-    scale = fit_scale(errors, None, is_cloud=False)
+    scale = fit_scale([(errors[:13], None), (errors[13:], None)], is_cloud=False)
     rms = errors.square().mean(0).sqrt()
     large = rms[:, 0] > 0.2
     torch.testing.assert_close(scale[large], rms[large])
     assert scale[0, 0] == pytest.approx(0.1 * errors.square().mean().sqrt().item(), rel=1e-5)
-    assert (fit_scale(torch.zeros(3, 4, 2), None, is_cloud=False) == 1).all()
+    assert (fit_scale([(torch.zeros(3, 4, 2), None)], is_cloud=False) == 1).all()
 
 
 def test_the_quantile_needs_enough_samples():
@@ -107,7 +108,10 @@ def test_covers_agrees_with_counting_nodes():
     band = Band(torch.tensor([1.5, 1.7]), torch.rand(2, 30, 2) + 0.5, 9, step=0)
     inside = (errors.abs() <= band.half_width).flatten(1, 2).sum(1)
     assert (band.covers(errors) == (inside >= num_nodes_needed(60))).all()
-    figures = band.figures(errors, None, ("u", "v"))
+    coverage = Coverage(band)
+    coverage.add(errors[:15], None)
+    coverage.add(errors[15:], None)
+    figures = coverage.figures(("u", "v"))
     share = (errors.abs() <= band.half_width).double().mean((0, 1, 2))
     assert figures["covered_nodes"]["v"] == pytest.approx(share[1].item())
     assert figures["mean_half_width"]["u"] == pytest.approx(band.half_width[..., 0].mean().item())

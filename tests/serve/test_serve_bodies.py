@@ -127,7 +127,16 @@ def test_json_that_is_no_array(body, message):
 
 
 @pytest.mark.parametrize(
-    "body", [b"", b"{", b"\xff\xfe\x00", b'{"inputs": [1,]}', 10**5 * b"[", b"9" * 5000]
+    "body",
+    [
+        b"",
+        b"{",
+        b"\xff\xfe\x00",
+        b'{"inputs": [1,]}',
+        b'{"inputs": [1], "inputs": [2]}',
+        10**5 * b"[",
+        b"9" * 5000,
+    ],
 )
 def test_bytes_that_are_no_json(body):
     with pytest.raises(HTTPException) as refused:

@@ -51,7 +51,7 @@ class AirfoilEditor(Editor):
 
 
 class Airfoil(Benchmark[FoilMesh]):
-    """Steady Euler equations around a deformed NACA 0012; learnt is mesh ↦ Mach number."""
+    """Steady Euler equations around a deformed NACA 0012: mesh ↦ Mach number."""
 
     name = "airfoil"
     title = "Airfoil"

@@ -64,15 +64,15 @@ def mesh(
 
 
 def foil(num_cells: int) -> Points:
-    """NACA 0012 from the trailing edge over the upper side around.
+    """Nodes of NACA 0012, from the trailing edge over the upper side and back below.
 
-    Nodes are uniform in x but for one more in the cell at the nose, a quarter into it.
+    They are uniform in x, with one more in the cell at the nose, a quarter into it.
     """
     x = np.linspace(0, 1, num_cells // 2)
     x = np.concatenate([[0, x[1] / 4], x[1:]])
     polynomial = -0.1260 * x - 0.3516 * x**2 + 0.2843 * x**3 - 0.1036 * x**4
     y = 0.6 * (0.2969 * np.sqrt(x) + polynomial)
-    y[-1] = 0  # but for round-off it is
+    y[-1] = 0  # exactly: the polynomial leaves round-off
     return np.stack([np.r_[x[:0:-1], x], np.r_[y[:0:-1], -y]], axis=-1)
 
 

@@ -77,7 +77,7 @@ def published_layouts(file: str, split: str, num_samples: int) -> tuple[Layout, 
 
 
 class Darcy(Benchmark[DarcyGrid]):
-    """−∇·(a∇u) = 1 with a two-valued permeability a; learnt is a ↦ u."""
+    """−∇·(a∇u) = 1 with a two-valued permeability a: a ↦ u."""
 
     name = "darcy"
     title = "Darcy flow"

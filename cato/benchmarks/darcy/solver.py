@@ -65,7 +65,7 @@ def five_point_matrix(a: Values) -> sp.csr_array:
     centre = a_x[1:] + a_x[:-1] + a_y[:, 1:] + a_y[:, :-1]
     next_row = -a_x[1:-1].ravel()
     next_column = -a_y[:, 1:].copy()
-    next_column[:, -1] = 0.0  # the end of a row and the start of the next are no neighbours
+    next_column[:, -1] = 0.0  # the end of a row and the start of the next are not neighbours
     next_column = next_column.ravel()[:-1]
     return sp.diags_array(
         [centre.ravel(), next_row, next_row, next_column, next_column],

@@ -64,7 +64,7 @@ class ElasticityEditor(Editor):
 
 
 class Elasticity(Benchmark[CellMesh]):
-    """Hyperelastic unit cell with a random void; learnt is points ↦ stress."""
+    """Hyperelastic unit cell with a random void: points ↦ stress."""
 
     name = "elasticity"
     title = "Elasticity"

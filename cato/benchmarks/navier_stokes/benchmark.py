@@ -72,7 +72,7 @@ class NavierStokesEditor(Editor):
 
 
 class NavierStokes(Benchmark[TorusGrid]):
-    """∂w/∂t + u·∇w = νΔw + f on the unit torus; learnt is the next frame from the last ten."""
+    """∂w/∂t + u·∇w = νΔw + f on the unit torus: ten frames ↦ the next one."""
 
     name = "navier_stokes"
     title = "Navier–Stokes"

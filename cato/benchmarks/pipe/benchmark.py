@@ -75,7 +75,7 @@ class PipeEditor(Editor):
 
 
 class Pipe(Benchmark[PipeMesh]):
-    """Steady Navier–Stokes in a bent pipe; learnt is mesh ↦ horizontal velocity."""
+    """Steady Navier–Stokes in a bent pipe: mesh ↦ horizontal velocity."""
 
     name = "pipe"
     title = "Pipe flow"

@@ -71,7 +71,7 @@ FILE, SAMPLES = "plas_N987_T20.mat", {"train": slice(0, 900), "test": slice(-80,
 
 
 class Plasticity(Benchmark[BlockMesh]):
-    """Elastic-plastic block under a falling die; learnt is (die, time) ↦ deformed mesh."""
+    """Elastic-plastic block under a falling die: (die, time) ↦ deformed mesh."""
 
     name = "plasticity"
     title = "Plasticity"

@@ -41,7 +41,7 @@ class ToyEditor(Editor):
 
 
 class Toy(Benchmark[ToyGrid]):
-    """−Δu = f on the unit square with u = 0 on its boundary; learnt is f ↦ u."""
+    """−Δu = f on the unit square with u = 0 on its boundary: f ↦ u."""
 
     name = "toy"
     title = "Toy Poisson"

@@ -83,7 +83,7 @@ function showRange(model, { verdict, reason }) {
   place.dataset.verdict = verdict;
   place.textContent = {
     inside: `Inside the training range. ${typical}`,
-    outside: `Outside the training range: ${reason}. The errors on the test split do not apply here.`,
+    outside: `Outside the training range: ${reason}. ${typical} It does not apply here: the error may be far larger.`,
     unknown: `It is not known whether this input is inside the training range: ${reason}. ${typical}`,
   }[verdict];
 }
