@@ -32,7 +32,7 @@ def evaluated(tmp_path_factory):
     folder = tmp_path_factory.mktemp("band")
     values = build_settings("darcy", "small", "cato").to_dict()
     values["data"] |= {"root": str(folder / "data"), "count": 24, "resolution": 15}
-    values["train"] |= {"accelerator": "cpu", "epochs": 3, "optimizer": "adamw"}
+    values["train"] |= {"accelerator": "cpu", "epochs": 14, "optimizer": "adamw"}
     values["model"] |= {"width": 8, "depth": 1}
     generate("darcy", "small", count=24, resolution=15, root=folder / "data", workers=1)
     run = train(run_config(values, "test"), folder / "run")

@@ -50,6 +50,7 @@ def row(model, axis, value, error):
         "relative_l2": error,
         "mean_predictor": 0.2,
         "spread": None,
+        "errors": [error],
         "provenance": measured(),
     }
 
