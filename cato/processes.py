@@ -36,6 +36,8 @@ from cato.errors import InputError
 
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 """Environment of a process whose libraries have one thread each."""
+NO_LEAK_LIMIT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"}
+"""Where psutil is installed, loky ends workers that have grown by 300 MB, as importing PyTorch does."""
 
 Task = TypeVar("Task", bound=tuple[Any, ...])
 Result = TypeVar("Result")
@@ -146,7 +148,7 @@ def _executor(num_workers: int, idle_seconds: float | None = None) -> ProcessPoo
         timeout=idle_seconds,
         initializer=_initialise,
         initargs=(os.getpid(),),
-        env=ONE_THREAD | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
+        env=ONE_THREAD | NO_LEAK_LIMIT | {"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
     )
 
 

@@ -51,6 +51,16 @@ def facts() -> dict[str, object]:
     }
 
 
+def grow(num_bytes: int) -> int:
+    """Keep memory; of a second's length, since loky looks once a second."""
+    GROWN.append(b"x" * num_bytes)
+    time.sleep(1.1)
+    return os.getpid()
+
+
+GROWN: list[bytes] = []
+
+
 def tell_and_sleep(folder: Path) -> None:
     (folder / str(os.getpid())).touch()
     time.sleep(60)
@@ -125,6 +135,12 @@ def test_worker_is_kept_between_calls_and_ends_with_its_block() -> None:
         assert worker.run(facts)["pid"] == pid
         assert run_alone(facts)["pid"] != pid
     assert not is_alive(pid)
+
+
+def test_a_worker_may_grow() -> None:
+    """With psutil, which comes with the development tools, loky would end it after 300 MB."""
+    with Worker() as worker:
+        assert len({worker.run(grow, size) for size in (0, 400_000_000, 0, 0)}) == 1
 
 
 def test_timeout_kills(tmp_path: Path) -> None:
