@@ -37,7 +37,7 @@ from cato.errors import InputError
 ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OMP", "OPENBLAS", "MKL", "NUMBA")}
 """Environment of a process whose libraries have one thread each."""
 NO_LEAK_LIMIT = {"LOKY_MAX_MEMORY_LEAK_SIZE": "1e18"}
-"""Where psutil is installed, loky ends workers that have grown by 300 MB, as importing PyTorch does."""
+"""With psutil, loky ends workers that have grown by 300 MB, as importing PyTorch does."""
 
 Task = TypeVar("Task", bound=tuple[Any, ...])
 Result = TypeVar("Result")
