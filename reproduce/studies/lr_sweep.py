@@ -1,88 +1,158 @@
-"""Learning rates: the same short sweep for every model, judged on validation.
+"""Learning rates: the same sweep for every model on every benchmark, judged on validation.
 
-Every model trains with each rate for the same time on each benchmark. Its rate is the one with the
-lowest product of validation errors over the benchmarks; the `small` recipes take it from here, for
-clouds too, on which CATO-PC has the rate of CATO.
+AdamW and Muon are both tried. For each, two rates are trained for the same time; the better one's
+untried neighbours on the ladder `RATES` follow, until the best rate lies between worse ones or at
+an end of the ladder. The `small` recipes take the best optimiser and rate from here.
 """
 
-from math import prod
+from collections.abc import Mapping
 from typing import Any
 
-from cato.benchmarks import get_benchmark
-from cato.models.registry import model_class
-from cato.runs.folder import Run
-from cato.runs.settings import RunConfig
-from reproduce.experiment import Experiment
-from reproduce.results import Row, outcome, percent, provenance_of
+import torch
 
-SUMMARY = ("rows", ("model", "best"))
-RATES = (1e-3, 3e-3, 1e-2)
+from cato.benchmarks import get_benchmark
+from cato.models.registry import build_model, model_class
+from cato.runs.folder import Run
+from cato.runs.settings import RunConfig, build_settings
+from reproduce.experiment import Experiment
+from reproduce.results import Row, by_benchmark, outcome, percent, provenance_of
+from reproduce.studies.compare import models_for
+
+SUMMARY = ("rows", ("benchmark", "model", "optimizer", "rate"))
+RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 """Learning rates of AdamW; that of Muon is twice as large, as in the defaults."""
+FIRST = (1e-3, 3e-3)
+"""Rates that all models try."""
+OPTIMIZERS = ("adamw", "muon")
+Choice = tuple[str, str, str]
+"""Benchmark, model and optimiser."""
 
 
 def run(experiment: Experiment) -> Row:
-    """Train every model with every rate."""
-    jobs: dict[str, RunConfig] = {}
-    names: dict[tuple[str, float, str], list[str]] = {}
-    for seed in experiment.seeds:
-        for model in experiment.all_models:
-            for benchmark in experiment.all_benchmarks:
-                for rate in RATES:
-                    train = settings_of(rate) | {"seed": seed}
-                    words = (benchmark, experiment.scale, model, experiment.budget)
-                    job = "-".join((*words, f"rate{rate:g}", f"seed{seed}"))
-                    jobs[job] = experiment.config(benchmark, model, {"train": train})
-                    names.setdefault((model, rate, benchmark), []).append(job)
-    finished = experiment.train(jobs)
-    errors: dict[str, dict[float, dict[str, float]]] = {}
-    for (model, rate, benchmark), group in names.items():
-        found = outcome([finished[name] for name in group])["validation"]
-        errors.setdefault(model, {}).setdefault(rate, {})[benchmark] = found
-    rows = []
-    for model, tried in errors.items():
-        trained = [run for run in finished.values() if run.config.model_name == model]
-        provenance = provenance_of(trained)
-        provenance["data"] = ", ".join(dict.fromkeys(run.record["data"] for run in trained))
-        provenance["settings"] = {
-            benchmark: _all_rates([run for run in trained if run.config.benchmark == benchmark])
-            for benchmark in experiment.all_benchmarks
-        }
-        rows.append(
-            {
-                "model": model,
-                "best": min(tried, key=lambda rate: prod(tried[rate].values())),
-                "validation": [{"rate": rate, **by_name} for rate, by_name in tried.items()],
-                "provenance": provenance,
-            }
-        )
-    return {**experiment.record(finished), "rows": rows}
+    """Train every model with as many rates as its best one asks for."""
+    tried: dict[Choice, dict[float, list[Run]]] = {
+        (benchmark, model, optimizer): {}
+        for benchmark in experiment.all_benchmarks
+        for model in models_for(benchmark, experiment.scale, experiment.all_models)
+        for optimizer in optimizers_for(experiment.config(benchmark, model))
+    }
+    minutes: dict[str, float] = {}
+    while jobs := _next_jobs(experiment, tried):
+        finished = experiment.train({name: job for names in jobs.values() for name, job in names})
+        for (choice, rate), names in jobs.items():
+            tried[choice][rate] = [finished[name] for name, _ in names]
+        recorded = experiment.record(finished)
+        minutes |= recorded["minutes"]
+    rows = [
+        _row(benchmark, model, {key[2]: runs for key, runs in tried.items() if key[:2] == group})
+        for group in dict.fromkeys(key[:2] for key in tried)
+        for benchmark, model in [group]
+    ]
+    return {"settings": recorded["settings"], "minutes": minutes, "rows": rows}
 
 
-def _all_rates(runs: list[Run]) -> Row:
-    """The settings of one model on one benchmark, with all rates and seeds."""
-    settings = provenance_of(runs)["settings"]
-    for name in ("learning_rate", "muon_learning_rate", "seed"):
-        settings["train"][name] = sorted({getattr(run.config.train, name) for run in runs})
-    return dict(settings)
+def optimizers_for(config: RunConfig) -> tuple[str, ...]:
+    """Muon only for models that have matrices for it."""
+    problem = get_benchmark(config.benchmark).problem(config.scale)
+    with torch.device("meta"):
+        model = build_model(config.model_name, config.model, problem)
+    return OPTIMIZERS if model.hidden_matrices() else OPTIMIZERS[:1]
 
 
-def settings_of(rate: float) -> dict[str, float]:
-    """The settings of a training with this rate."""
-    return {"learning_rate": rate, "muon_learning_rate": 2 * rate}
+def next_rates(errors: Mapping[float, float]) -> list[float]:
+    """The rates to try after those with known errors; none if the best one is found."""
+    if not errors:
+        return list(FIRST)
+    best = RATES.index(min(errors, key=lambda rate: errors[rate]))
+    return [rate for rate in RATES[max(0, best - 1) : best + 2] if rate not in errors]
+
+
+def settings_of(optimizer: str, rate: float) -> dict[str, Any]:
+    """The settings of a training with this optimiser and rate."""
+    return {"optimizer": optimizer, "learning_rate": rate, "muon_learning_rate": 2 * rate}
+
+
+def _next_jobs(
+    experiment: Experiment, tried: Mapping[Choice, Mapping[float, list[Run]]]
+) -> dict[tuple[Choice, float], list[tuple[str, RunConfig]]]:
+    """The trainings of the next round, by what they try; a job for each seed."""
+    return {
+        (choice, rate): [_job(experiment, choice, rate, seed) for seed in experiment.seeds]
+        for choice, runs in tried.items()
+        for rate in next_rates({rate: _error(found) for rate, found in runs.items()})
+    }
+
+
+def _job(experiment: Experiment, choice: Choice, rate: float, seed: int) -> tuple[str, RunConfig]:
+    benchmark, model, optimizer = choice
+    words = (benchmark, experiment.scale, model, experiment.budget, optimizer)
+    train = settings_of(optimizer, rate) | {"seed": seed}
+    name = "-".join((*words, f"rate{rate:g}", f"seed{seed}"))
+    return name, experiment.config(benchmark, model, {"train": train})
+
+
+def _error(runs: list[Run]) -> float:
+    return float(outcome(runs)["validation"])
+
+
+def _row(benchmark: str, model: str, tried: Mapping[str, Mapping[float, list[Run]]]) -> Row:
+    errors = [
+        {"optimizer": optimizer, "rate": rate, "validation": _error(runs)}
+        for optimizer, by_rate in tried.items()
+        for rate, runs in sorted(by_rate.items())
+    ]
+    best = min(errors, key=lambda found: float(found["validation"]))
+    trained = [run for by_rate in tried.values() for runs in by_rate.values() for run in runs]
+    provenance = provenance_of(trained)
+    train = provenance["settings"]["train"]
+    for name in ("optimizer", "learning_rate", "muon_learning_rate", "seed", "steps"):
+        train[name] = sorted({getattr(run.config.train, name) for run in trained})
+    return {
+        "benchmark": benchmark,
+        "model": model,
+        "optimizer": best["optimizer"],
+        "rate": best["rate"],
+        "tried": errors,
+        "provenance": provenance,
+    }
+
+
+def differing_recipes(results: Row) -> list[str]:
+    """Models and benchmarks whose recipes do not have the optimiser and rate of the sweep."""
+    found = []
+    for row in results["rows"]:
+        train = build_settings(row["benchmark"], results["settings"]["scale"], row["model"]).train
+        best = settings_of(row["optimizer"], row["rate"])
+        if train.optimizer == "adamw":
+            del best["muon_learning_rate"]
+        if any(getattr(train, name) != value for name, value in best.items()):
+            found.append(f"{row['model']} on {row['benchmark']}: {best}")
+    return found
 
 
 def page(results: Row) -> dict[str, Any]:
-    """A line for each model and benchmark."""
+    """For each benchmark a line for each model and optimiser."""
+    rates = sorted({found["rate"] for row in results["rows"] for found in row["tried"]})
     return {
-        "rates": [f"{rate:g}" for rate in RATES],
-        "rows": [
-            [
-                model_class(row["model"]).title,
-                get_benchmark(benchmark).title,
-                *(percent(tried[benchmark]) for tried in row["validation"]),
-                f"{row['best']:g}",
-            ]
-            for row in results["rows"]
-            for benchmark in list(row["validation"][0])[1:]
-        ],
+        "rates": [f"{rate:g}" for rate in rates],
+        "benchmarks": {
+            name: [line for row in rows for line in _lines(row, rates)]
+            for name, rows in by_benchmark(results["rows"]).items()
+        },
     }
+
+
+def _lines(row: Row, rates: list[float]) -> list[list[str]]:
+    """The validation errors of a model by optimiser, the best one bold; / was not tried."""
+    lines = []
+    for optimizer in dict.fromkeys(found["optimizer"] for found in row["tried"]):
+        errors = {
+            found["rate"]: percent(found["validation"])
+            for found in row["tried"]
+            if found["optimizer"] == optimizer
+        }
+        if optimizer == row["optimizer"]:
+            errors[row["rate"]] = f"**{errors[row['rate']]}**"
+        title = model_class(row["model"]).title
+        lines.append([title, optimizer, *(errors.get(rate, "/") for rate in rates)])
+    return lines

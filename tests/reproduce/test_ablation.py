@@ -13,13 +13,10 @@ from cato.runs.folder import open_run
 from cato.runs.load import data_spec, load_splits, load_surrogate
 from cato.runs.settings import build_settings, run_config
 from cato.training.train import train
-from reproduce.cli import main
 from reproduce.experiment import definitions, load
 from reproduce.jobs import gradient_error
 from reproduce.runner import run
-from reproduce.step_timing import speed_key
 from reproduce.studies.ablation import answers_for
-from reproduce.studies.lr_sweep import RATES
 
 QUESTIONS = definitions()["questions"]
 FEW = 64
@@ -118,24 +115,3 @@ def test_gradients_of_answers_whose_error_is_known(answer, error, tmp_path, monk
 
 def axes_of(row):
     return row["changes"].get("model", {}).get("axes", ())
-
-
-@pytest.mark.slow
-def test_the_rate_with_the_lowest_product_of_errors_is_taken(tmp_path, capsys):
-    (tmp_path / "runs").mkdir()
-    speeds = {speed_key(build_settings(name, "smoke", "fno")): 0.2 for name in ("darcy", "pipe")}
-    (tmp_path / "runs/speeds.json").write_text(json.dumps(speeds))
-    words = ["lr-sweep", "--models", "fno", "--scale", "smoke", "--minutes", "0.02"]
-    words += ["--data", str(tmp_path / "data"), "--runs", str(tmp_path / "runs")]
-    main([*words, "--out", str(tmp_path / "out"), "--json"])
-    (shown,) = json.loads(capsys.readouterr().out)["rows"]
-    results = json.loads((tmp_path / "out/lr-sweep.json").read_text())
-    (row,) = results["rows"]
-    products = [tried["darcy"] * tried["pipe"] for tried in row["validation"]]
-    assert row["best"] == shown["best"] == RATES[products.index(min(products))]
-    rates_of = {
-        run.config.train.learning_rate: run.config.train.muon_learning_rate
-        for run in map(open_run, (p.parent for p in tmp_path.glob("runs/*/job.json")))
-    }
-    assert rates_of == {rate: 2 * rate for rate in RATES}
-    assert run(trial("lr-sweep", tmp_path, models=("fno",), minutes=0.02)) == results

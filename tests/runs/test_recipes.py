@@ -1,6 +1,5 @@
 """Recipes: `paper` holds the paper's tables, and every recipe trains."""
 
-import json
 import shlex
 from pathlib import Path
 
@@ -15,10 +14,9 @@ from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
 from cato.inference.evaluate import evaluate_run
-from cato.models.registry import MODELS, build_model, model_class
+from cato.models.registry import MODELS, build_model
 from cato.runs.settings import build_settings, command_of, run_config
 from cato.training.train import train
-from reproduce.studies.lr_sweep import settings_of
 
 ROOT = Path(__file__).parents[2]
 TABLES = {
@@ -129,21 +127,3 @@ def test_every_benchmark_goes_the_whole_way(name, tmp_path):
     figures = evaluate_run(run).figures
     assert 0 < figures["relative_l2"] < 2
     assert (figures["frame_errors"] is None) == (run.problem.time == "steady")
-
-
-def test_small_recipes_have_the_rates_of_the_sweep():
-    """A study chose them on validation; CATO-PC is CATO on clouds."""
-    rows = json.loads((ROOT / "docs/studies/lr-sweep/lr-sweep.json").read_text())["rows"]
-    best = {row["model"]: row["best"] for row in rows}
-    best["cato_pc"] = best["cato"]
-    assert set(best) == set(MODELS)
-    for model, rate in best.items():
-        for benchmark in BENCHMARKS:
-            if get_benchmark(benchmark).problem("small").geometry in geometries(model):
-                train = build_settings(benchmark, "small", model).train
-                rates = settings_of(rate)
-                assert {name: getattr(train, name) for name in rates} == rates
-
-
-def geometries(model):
-    return model_class(model).geometries
