@@ -6,7 +6,7 @@ READY := $(VENV)/ready
 # Without compiled bytecode every process spends seconds on compiling PyTorch's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen metric-inputs recipe precision lr-sweep epochs time minutes long-run \
+STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen metric-inputs recipe precision lr-sweep epochs screen time published flux-head long-run \
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \

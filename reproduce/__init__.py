@@ -1,3 +1,3 @@
 """The paper's evidence: experiments, tables, claims and theory. Not part of the wheel."""
 
-import reproduce.candidates  # noqa: F401  (worker processes of a study know them, too)
+import reproduce.variants  # noqa: F401  (worker processes of a study know them, too)

@@ -65,18 +65,21 @@ class PlainAttention(AxialAttention):
         return self.out(axial_attention(qkv, turns, self.heads, self.axes, self.turn_values))
 
 
-def plain_cato(config: CatoConfig, problem: Problem) -> nn.Module:
+class PlainCato(Cato, config=CatoConfig):
     """CATO without compiled loops."""
-    model = Cato(config, problem)
-    for block in model.blocks:
-        fast = block.attention
-        assert isinstance(fast, AxialAttention)
-        plain = PlainAttention(
-            config.width, config.heads, fast.axes, config.share_qkv, fast.turn_values
-        )
-        plain.load_state_dict(fast.state_dict())
-        block.attention = plain
-    return model
+
+    title = "CATO in PyTorch's operations"
+
+    def __init__(self, config: CatoConfig, problem: Problem) -> None:
+        super().__init__(config, problem)
+        for block in self.blocks:
+            fast = block.attention
+            assert isinstance(fast, AxialAttention)
+            plain = PlainAttention(
+                config.width, config.heads, fast.axes, config.share_qkv, fast.turn_values
+            )
+            plain.load_state_dict(fast.state_dict())
+            block.attention = plain
 
 
 class AxialAlone(nn.Module):
@@ -100,7 +103,7 @@ class AxialAlone(nn.Module):
 VARIANTS: dict[str, tuple[str, Callable[[Any, Problem], nn.Module]]] = {
     "axial_attention": ("CATO's attention alone", AxialAlone),
     "full_attention": ("CATO with full attention", full_attention),
-    "plain_cato": ("CATO in PyTorch's operations", plain_cato),
+    "plain_cato": (PlainCato.title, PlainCato),
 }
 """Titles and builders by name; each takes the settings of CATO."""
 

@@ -26,7 +26,6 @@ from cato.models.cato.attention import AxialAttention, Turn, attend
 from cato.models.cato.grid import Cato, CatoBlock, CatoConfig, LocalOperator
 from cato.models.contract import Nodes, Prediction
 from cato.models.layers.nodewise import MLP, GatedMLP, Linear
-from cato.models.registry import OUTSIDE
 from cato.models.shapes import Coords, Mesh, Points, Shape
 from cato.problem import Problem
 
@@ -192,6 +191,3 @@ class Candidate(Cato, config=CandidateConfig):
             metric = metric_terms(nodes.coords, nodes.shape, self.problem.periodic)
             nodes = nodes._replace(features=torch.cat((nodes.features, metric), dim=-1))
         return super().operate(nodes)
-
-
-OUTSIDE[NAME] = Candidate

@@ -17,11 +17,12 @@ from cato.errors import InputError
 from cato.models.registry import MODELS, default_model, model_class
 from cato.runs.folder import Run
 from cato.runs.load import data_spec
-from cato.runs.settings import GROUPS, Changes, RunConfig, build_settings, read_recipe
-from reproduce import candidates
+from cato.runs.settings import Changes, RunConfig, build_settings
+from reproduce.candidates import NAME as CANDIDATE
 from reproduce.jobs import KEPT, run_jobs
 from reproduce.power_law import MIN_BUDGETS
 from reproduce.step_timing import in_equal_time
+from reproduce.variants import recipe_of_variant
 
 FILE = Path(__file__).with_name("experiments.toml")
 RESULTS = Path("docs/studies")
@@ -34,7 +35,7 @@ OURS = ("cato", "cato_pc")
 """The paper's models."""
 TRAINING = ("benchmarks", "scale", "seeds", "share", "minutes", "data", "runs", "workers")
 OPTIONS = {
-    "compare": ("models", "rivals", "extrapolate", *TRAINING),
+    "compare": ("models", "rivals", "extrapolate", "best", "variants", *TRAINING),
     "ablation": ("questions", "change_seeds", *TRAINING),
     "lr-sweep": ("models", *TRAINING),
     "scaling": TRAINING,
@@ -55,6 +56,11 @@ class Experiment:
             longer training extends the one before.
         extrapolate: Minutes up to which the fitted errors of several times are drawn.
         schedule: Schedule of all trainings, if it is not the recipe's.
+        conditioning: Conditioning of all trainings, if it is not the recipe's.
+        best_of: Comparison whose best models are compared again, besides `models`.
+        best: Their number, without those of `models`.
+        variants: Models of `reproduce.variants` to show next to the others, on benchmarks that
+            they can do, with the first seed; they enter no rank and no verdict.
         change_seeds: Number of seeds of the changed recipes of an ablation, the first ones; the
             recipe itself gets all. All unless given.
         rivals: Number of models besides CATO that get all the seeds, the best on validation with
@@ -82,6 +88,10 @@ class Experiment:
     minutes: tuple[float, ...] = ()
     extrapolate: float | None = None
     schedule: str | None = None
+    conditioning: str | None = None
+    best_of: str | None = None
+    best: int = 0
+    variants: tuple[str, ...] = ()
     rivals: int | None = None
     change_seeds: int | None = None
     growth_scale: str = "small"
@@ -159,9 +169,13 @@ class Experiment:
     def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
         """The recipe with some settings changed, the later last, and its share of the steps."""
         common: dict[str, Any] = {"data": {"root": str(self.data)}}
+        if self.conditioning is not None:
+            common["data"]["conditioning"] = self.conditioning
         if self.schedule is not None:
             common["train"] = {"schedule": self.schedule}
-        config = build_settings(benchmark, self.scale, model, common, *changes, where="study")
+        recipe = recipe_of_variant(benchmark, self.scale, model)
+        every = (recipe, common, *changes)
+        config = build_settings(benchmark, self.scale, model, *every, where="study")
         if self.share == 1 or config.train.steps is not None:
             return config
         return replace(config, train=replace(config.train, steps=self.num_steps(config)))
@@ -182,14 +196,12 @@ class Experiment:
         and the unchanged recipe shares it with the comparison.
         """
         model = self.our_model(benchmark)
-        recipe: Changes = {}
         train = {"seed": seed}
-        if "data" in changes:  # fewer samples, the same number of steps
+        if "data" in changes and not self.minutes:  # fewer samples, the same number of steps
             train["steps"] = self.num_steps(build_settings(benchmark, self.scale, model))
         if "structure" in changes.get("model", {}):
-            given = read_recipe(benchmark, self.scale, model)
-            recipe, model = {group: given[group] for group in GROUPS}, candidates.NAME
-        config = self.config(benchmark, model, recipe, changes, {"train": train})
+            model = CANDIDATE
+        config = self.config(benchmark, model, changes, {"train": train})
         settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
         return self.job(benchmark, "_".join(settings).replace(" ", "") or model, seed), config
 

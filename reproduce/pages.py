@@ -236,20 +236,27 @@ def _experiments(found: Mapping[str, Row], to_folder: str) -> list[dict[str, Any
     for experiment in all_experiments():
         name, kind = experiment.name, experiment.kind
         results = found.get(name)
-        trained = results.get("minutes", {}) if results else {}
-        hours = sum(trained.values()) / 60
-        measured = f"{len(trained)} trainings, {hours:.1f} core hours" if trained else ""
+        trained = list(results.get("minutes", {}).values()) if results else []
+        study, minutes = study_of(kind), experiment.minutes[-1:]
+        is_planned = minutes and hasattr(study, "planned")
+        is_to_run = is_planned and (not results or (results["settings"]["minutes"],) != minutes)
         listed.append(
             {
                 "name": name,
                 "title": experiment.title,
                 "question": experiment.question,
                 "page": f"{to_folder}/{name}/{kind}.md" if results else None,
-                "cost": measured or experiment.cost or "not measured",
+                "cost": _cost(trained) or experiment.cost or "not measured",
+                "planned": _cost(study.planned(experiment)) if is_to_run else None,
                 "is_outdated": bool(results and recipe_changes(results)),
             }
         )
     return listed
+
+
+def _cost(minutes: Sequence[float]) -> str:
+    """Number and duration of trainings, if there are any."""
+    return f"{len(minutes)} trainings, {sum(minutes) / 60:.1f} core hours" if minutes else ""
 
 
 def _total_cost(found: Mapping[str, Row]) -> dict[str, Any]:

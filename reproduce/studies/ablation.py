@@ -33,8 +33,8 @@ def run(experiment: Experiment) -> Row:
     """Train the recipe and all answers."""
     questions, benchmarks = experiment.questions, experiment.all_benchmarks
     table = {name: answers_for(name, experiment.scale, questions) for name in benchmarks}
-    asked = {question for answers in table.values() for question, _ in answers}
-    if idle := [question for question in questions if question not in asked]:
+    asked = {key for answers in table.values() for key in answers}
+    if idle := [name for name in questions if not asked & set(_named(name))]:
         where = ", ".join(benchmarks)
         raise InputError(f"{idle[0]!r} changes nothing in CATO's recipe on {where}; leave it out")
     seeds, number = experiment.seeds, experiment.change_seeds
@@ -65,6 +65,17 @@ def run(experiment: Experiment) -> Row:
     return {**experiment.record(finished), "rows": rows}
 
 
+def planned(experiment: Experiment) -> list[float]:
+    """Minutes of every training."""
+    (minutes,), seeds = experiment.minutes, len(experiment.seeds)
+    changed = seeds if experiment.change_seeds is None else experiment.change_seeds
+    answers = [
+        answers_for(name, experiment.scale, experiment.questions)
+        for name in experiment.all_benchmarks
+    ]
+    return [minutes] * sum(seeds + changed * (len(found) - 1) for found in answers)
+
+
 def _measured(runs: list[Run]) -> Row:
     name = runs[0].config.model_name
     return {
@@ -82,10 +93,6 @@ def answers_for(
 
     An answer with the same changes as an earlier one to the same question is left out.
     """
-    known = definitions()["questions"]
-    unknown = [name for name in questions if name not in known]
-    if unknown:
-        raise InputError(f"no question {unknown[0]!r}; choose from {', '.join(known)}")
     problem = get_benchmark(benchmark).problem(scale)
     base = build_settings(benchmark, scale).to_dict()
     if problem.geometry == "cloud":
@@ -95,8 +102,8 @@ def answers_for(
     if problem.time == "steady":
         del base["train"]["frames_per_step"]
     chosen: dict[tuple[str, str], dict[str, dict[str, Any]]] = {("", RECIPE): {}}
-    for question in questions or known:
-        for answer, settings in known[question].items():
+    for name in questions or definitions()["questions"]:
+        for (question, answer), settings in _named(name).items():
             if all(set(new) <= set(base[group]) for group, new in settings.items()):
                 others = {
                     group: {
@@ -111,6 +118,17 @@ def answers_for(
                 if changes and changes not in before:
                     chosen[question, answer] = changes
     return chosen
+
+
+def _named(name: str) -> dict[tuple[str, str], dict[str, dict[str, Any]]]:
+    """The settings of the answers that an entry of an experiment names, see experiments.toml."""
+    known = definitions()["questions"]
+    question, _, only = name.partition("/")
+    answers = known.get(question, {})
+    if not answers or (only and only not in answers):
+        where, what = (answers, f"answer {name!r}") if answers else (known, f"question {name!r}")
+        raise InputError(f"no {what}; choose from {', '.join(where)}")
+    return {(question, answer): answers[answer] for answer in ([only] if only else answers)}
 
 
 def page(results: Row) -> dict[str, Any]:

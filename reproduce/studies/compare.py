@@ -23,9 +23,10 @@ from cato.progress import note
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_splits, load_surrogate
 from cato.runs.settings import RunConfig
+from cato.training.optim import DECAY
 from cato.viz.figures import sample_figure
 from reproduce.curves import curve_table, curves_of
-from reproduce.experiment import OURS, Experiment
+from reproduce.experiment import OURS, Experiment, load
 from reproduce.figures import save_figure
 from reproduce.figures.minutes import minutes_figure
 from reproduce.jobs import figures_of, has_weights
@@ -36,9 +37,11 @@ from reproduce.results import (
     median_sample,
     outcome,
     percent,
+    read_results,
     size_of,
     title_with_field,
 )
+from reproduce.variants import VARIANTS
 from reproduce.verdicts import counted
 
 SUMMARY = (
@@ -53,12 +56,14 @@ TIMED_SAMPLES = 32
 def run(experiment: Experiment) -> Row:
     """Train the models, evaluate them and draw a sample of each benchmark."""
     seeds, rivals = experiment.seeds, experiment.rivals
-    if not experiment.models:
+    models = (*experiment.models, *best_models(experiment))
+    if not models:
         raise InputError("give at least one model")
     if rivals is not None and rivals < 0:
         raise InputError(f"the number of rivals must be at least 0; got {rivals}")
     able = {
-        benchmark: models_for(benchmark, experiment.scale, experiment.models)
+        benchmark: models_for(benchmark, experiment.scale, models)
+        + variants_for(benchmark, experiment.scale, experiment.variants)
         for benchmark in experiment.all_benchmarks
     }
     finished = train_budgets(able, experiment, seeds[:1])
@@ -73,9 +78,11 @@ def run(experiment: Experiment) -> Row:
         if has_weights(first.folder):  # otherwise the machine that trained it drew the picture
             draw_median(first, experiment.out / f"{name}.png")
     everything = {name: run for runs in finished for name, run in runs.items()}
+    rows = [_row(group, experiment.kept / TIMES) for group in _over_seeds(longest)]
     results = {
         **experiment.record(everything),
-        "rows": [_row(group, experiment.kept / TIMES) for group in _over_seeds(longest)],
+        "rows": [row for row in rows if row["model"] not in VARIANTS],
+        "variants": [row for row in rows if row["model"] in VARIANTS],
     }
     if len(finished) > 1:
         results["curves"] = [
@@ -90,6 +97,19 @@ def run(experiment: Experiment) -> Row:
         ]
         results["settings"]["extrapolate"] = experiment.extrapolate
     return results
+
+
+def planned(experiment: Experiment) -> list[float]:
+    """Minutes of every training, with those of models that are not known yet."""
+    decays = DECAY * sum(experiment.minutes[:-1])  # shorter times share the trunk of the longest
+    first, more = 0, 0
+    for benchmark in experiment.all_benchmarks:
+        able = models_for(benchmark, experiment.scale, experiment.models, quiet=True)
+        number = len(able) + experiment.best
+        number += len(variants_for(benchmark, experiment.scale, experiment.variants))
+        first += number
+        more += number if experiment.rivals is None else 1 + experiment.rivals
+    return [experiment.minutes[-1] + decays] * (first + (len(experiment.seeds) - 1) * more)
 
 
 def train_budgets(
@@ -128,7 +148,8 @@ def plan(
 
 def strongest(finished: dict[str, Run], number: int) -> dict[str, list[str]]:
     """By benchmark, CATO and the given number of rivals with the lowest validation errors."""
-    ranked = sorted(finished.values(), key=lambda run: outcome([run])["validation"])
+    compared = [run for run in finished.values() if run.config.model_name not in VARIANTS]
+    ranked = sorted(compared, key=lambda run: outcome([run])["validation"])
     chosen: dict[str, list[str]] = {}
     for benchmark in dict.fromkeys(run.config.benchmark for run in finished.values()):
         names = [r.config.model_name for r in ranked if r.config.benchmark == benchmark]
@@ -137,7 +158,9 @@ def strongest(finished: dict[str, Run], number: int) -> dict[str, list[str]]:
     return chosen
 
 
-def models_for(benchmark: str, scale: str, models: Sequence[str]) -> list[str]:
+def models_for(
+    benchmark: str, scale: str, models: Sequence[str], *, quiet: bool = False
+) -> list[str]:
     """The models that support a benchmark; at least one must."""
     problem = get_benchmark(benchmark).problem(scale)
     named = [default_model(problem) if m in OURS else m for m in models]
@@ -146,9 +169,31 @@ def models_for(benchmark: str, scale: str, models: Sequence[str]) -> list[str]:
     if not able:
         why = model_class(unable[0]).why_not_cloud
         raise InputError(f"{', '.join(unable)} cannot do {benchmark}: {why}")
-    if unable:
+    if unable and not quiet:
         note(f"{', '.join(unable)} cannot do {benchmark}, a {problem.geometry}: left out")
     return list(dict.fromkeys(able))
+
+
+def variants_for(benchmark: str, scale: str, variants: Sequence[str]) -> list[str]:
+    """The variants that support a benchmark."""
+    geometry = get_benchmark(benchmark).problem(scale).geometry
+    return [name for name in variants if geometry in model_class(name).geometries]
+
+
+def best_models(experiment: Experiment) -> list[str]:
+    """The best models of the comparison that an experiment follows, by their mean rank."""
+    if experiment.best_of is None or not experiment.best:
+        return []
+    source = load(experiment.best_of)
+    if not source.results.exists():
+        raise InputError(
+            f"{experiment.name} compares the best models of {source.name}; run "
+            f"`make study-{source.name}` first"
+        )
+    rows = by_headline(read_results(source.results)["rows"])
+    ranks = mean_ranks(counted(rows, OURS))
+    others = [name for name in ranks if name not in experiment.models]
+    return sorted(others, key=lambda name: ranks[name])[: experiment.best]
 
 
 def _row(runs: list[Run], times: Path) -> Row:
@@ -213,11 +258,11 @@ def draw(results: Row, out: Path) -> None:
 
 def page(results: Row) -> dict[str, Any]:
     """Rows of the tables."""
-    shown = by_headline(results["rows"])
+    shown = by_headline([*results["rows"], *results.get("variants", [])])
     curves = curves_of(results.get("curves", []))
     until = results["settings"].get("extrapolate")
     return {
-        "overview": overview(shown),
+        "overview": overview([row for row in shown if row["model"] not in VARIANTS]),
         "curves": {name: curve_table(found, until) for name, found in curves.items()},
         "benchmarks": [
             {

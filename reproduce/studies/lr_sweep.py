@@ -24,6 +24,8 @@ RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 FIRST = (1e-3, 3e-3)
 """Rates that all models try."""
 OPTIMIZERS = ("adamw", "muon")
+LEAST_IN_MUON = 0.05
+"""Share of a model's parameters from which on Muon is tried; of FNO's it is 0.2 %."""
 Choice = tuple[str, str, str]
 """Benchmark, model and optimiser."""
 
@@ -33,7 +35,7 @@ def run(experiment: Experiment) -> Row:
     tried: dict[Choice, dict[float, list[Run]]] = {
         (benchmark, model, optimizer): {}
         for benchmark in experiment.all_benchmarks
-        for model in models_for(benchmark, experiment.scale, experiment.all_models)
+        for model in models_for(benchmark, experiment.scale, experiment.all_models, quiet=True)
         for optimizer in optimizers_for(experiment.config(benchmark, model))
     }
     minutes: dict[str, float] = {}
@@ -51,12 +53,25 @@ def run(experiment: Experiment) -> Row:
     return {"settings": recorded["settings"], "minutes": minutes, "rows": rows}
 
 
+def planned(experiment: Experiment) -> list[float]:
+    """Minutes of every training, if all best rates are found after one more than the first."""
+    (minutes,) = experiment.minutes
+    number = sum(
+        len(optimizers_for(experiment.config(benchmark, model)))
+        for benchmark in experiment.all_benchmarks
+        for model in models_for(benchmark, experiment.scale, experiment.all_models, quiet=True)
+    )
+    return [minutes] * (len(FIRST) + 1) * number * len(experiment.seeds)
+
+
 def optimizers_for(config: RunConfig) -> tuple[str, ...]:
-    """Muon only for models that have matrices for it."""
+    """Muon only where it makes a difference: where it updates enough of the parameters."""
     problem = get_benchmark(config.benchmark).problem(config.scale)
     with torch.device("meta"):
         model = build_model(config.model_name, config.model, problem)
-    return OPTIMIZERS if model.hidden_matrices() else OPTIMIZERS[:1]
+    in_muon = sum(matrix.numel() for matrix in model.hidden_matrices())
+    share = in_muon / sum(parameter.numel() for parameter in model.parameters())
+    return OPTIMIZERS if share >= LEAST_IN_MUON else OPTIMIZERS[:1]
 
 
 def next_rates(errors: Mapping[float, float]) -> list[float]:
@@ -96,24 +111,19 @@ def _error(runs: list[Run]) -> float:
 
 
 def _row(benchmark: str, model: str, tried: Mapping[str, Mapping[float, list[Run]]]) -> Row:
-    errors = [
+    errors: list[Row] = [
         {"optimizer": optimizer, "rate": rate, "validation": _error(runs)}
         for optimizer, by_rate in tried.items()
         for rate, runs in sorted(by_rate.items())
     ]
-    best = min(errors, key=lambda found: float(found["validation"]))
-    trained = [run for by_rate in tried.values() for runs in by_rate.values() for run in runs]
-    provenance = provenance_of(trained)
-    train = provenance["settings"]["train"]
-    for name in ("optimizer", "learning_rate", "muon_learning_rate", "seed", "steps"):
-        train[name] = sorted({getattr(run.config.train, name) for run in trained})
+    best = min(errors, key=lambda found: found["validation"])
     return {
         "benchmark": benchmark,
         "model": model,
         "optimizer": best["optimizer"],
         "rate": best["rate"],
         "tried": errors,
-        "provenance": provenance,
+        "provenance": provenance_of(tried[best["optimizer"]][best["rate"]]),
     }
 
 

@@ -42,8 +42,19 @@ def test_answers_that_come_to_the_same_are_one():
     assert ("loss", "values alone") not in airfoil
 
 
+def test_a_question_may_name_one_answer():
+    both = answers_for("darcy", "small", ["heads"])
+    one = answers_for("darcy", "small", ["heads/2"])
+    assert list(one) == [("", "the recipe"), ("heads", "2")]
+    assert one["heads", "2"] == both["heads", "2"]
+    with pytest.raises(InputError, match="no answer 'heads/3'; choose from 1, 2, 4, 8"):
+        answers_for("darcy", "small", ["heads/3"])
+    with pytest.raises(InputError, match="no question 'head'"):
+        answers_for("darcy", "small", ["head"])
+
+
 def test_with_few_samples_there_are_as_many_steps():
-    experiment = load("ablation")
+    experiment = load("ablation", share=0.4)
     answers = answers_for("darcy", "small", ["few samples"])
     _, base = experiment.one_change("darcy", {}, 1)
     for answer in ("physical loss", "no physical terms"):

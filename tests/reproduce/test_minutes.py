@@ -35,8 +35,8 @@ def study(tmp_path_factory):
     (root / "runs").mkdir()
     keys = {name: speed_key(build_settings("darcy", "smoke", name)) for name in STEPS}
     (root / "runs/speeds.json").write_text(json.dumps({keys["cato"]: 0.1, keys["fno"]: 0.2}))
-    models = {"models": tuple(STEPS), "benchmarks": ("darcy",)}
-    experiment = trial("minutes", root, **models, minutes=MINUTES)
+    compared = {"models": tuple(STEPS), "best": 0, "variants": (), "benchmarks": ("darcy",)}
+    experiment = trial("time", root, **compared, minutes=MINUTES)
     return experiment, run(experiment)
 
 
@@ -180,8 +180,8 @@ def test_times_that_make_no_sense(kind, options, message):
 
 def test_a_number_of_minutes_is_a_list_of_one():
     assert load("time", minutes=2.5).minutes == (2.5,)
-    assert load("minutes").minutes == (2.5, 5, 10)
-    (whole,) = load("time").by_budget
+    assert load("time").minutes == (2.5, 5, 10)
+    (whole,) = load("screen").by_budget
     assert whole.schedule is None  # the recipe's
 
 
@@ -254,7 +254,7 @@ def test_the_page_says_what_is_extrapolated(extrapolate, tmp_path):
     settings = {"scale": "small", "minutes": 8.0, "seeds": [0, 1], "extrapolate": extrapolate}
     results = {
         "format": FORMAT,
-        "experiment": "minutes",
+        "experiment": "time",
         "kind": "compare",
         "settings": settings,
         "rows": [row | more for row in curves if row["budget"] == 8.0],
