@@ -1,4 +1,4 @@
-"""cato: neural networks that stand in for PDE solvers.
+"""cato: neural networks that replace PDE solvers.
 
     import cato
 

@@ -80,8 +80,6 @@ class Pages:
     """Folder with a folder of results for each experiment."""
     out: Path = Path("docs")
     """Folder of results.md and studies.md."""
-    check: bool = False
-    """Write nothing; exit with code 2 if a page differs."""
     json: bool = False
     """Print one JSON object."""
 
@@ -137,7 +135,7 @@ def _run(name: str, options: Run) -> None:
 def _pages(options: Pages) -> None:
     from reproduce.pages import write_all
 
-    claims, files = write_all(options.results, options.out, options.check)
+    claims, files = write_all(options.results, options.out)
     rows = [vars(claim) for claim in claims]
     _show(rows, ("verdict", "text", "ours"), files, options.json, title="claims")
 

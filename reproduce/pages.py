@@ -1,7 +1,7 @@
 """The pages: Markdown from results files and the templates in reproduce/templates.
 
-Every page follows from the results files alone, so `python -m reproduce pages` can rewrite or check
-all of them in seconds.
+Every page follows from the results files alone, so `python -m reproduce pages` can rewrite all of
+them in seconds.
 """
 
 import os
@@ -141,27 +141,17 @@ def all_pages(folder: Path, out: Path) -> tuple[list[Claim], dict[Path, str]]:
     return stated, texts
 
 
-def write_all(folder: Path, out: Path, check: bool = False) -> tuple[list[Claim], list[Path]]:
+def write_all(folder: Path, out: Path) -> tuple[list[Claim], list[Path]]:
     """Write all pages, the heat map and results.html, which has all pages and pictures in one file.
 
     Args:
         folder: Folder with a folder of results for each experiment.
         out: Folder of results.md, studies.md and results.html.
-        check: Write nothing; raise if a page differs.
 
     Returns:
         The claims, and the files written.
     """
     stated, texts = all_pages(folder, out)
-    if check:
-        stale = [p for p, text in texts.items() if not p.exists() or p.read_text() != text]
-        if stale:
-            names = ", ".join(map(str, stale))
-            raise InputError(
-                f"{len(stale)} pages differ from the results files ({names}); "
-                "run `python -m reproduce pages`"
-            )
-        return stated, []
     for path, text in texts.items():
         _write(path, text)
     if compared := [r for name, r in _all_results(folder).items() if name in COMPARISONS]:

@@ -28,7 +28,7 @@ _Group = TypeVar("_Group")
 _Flat = Annotated[_Group, tyro.conf.OmitArgPrefixes]  # A group of options without a common prefix.
 
 DEMO_STEPS = 900
-"""Minimum steps of the demo, however slow the machine; fewer if it is asked for fewer minutes."""
+"""Minimum steps of the demo on slow machines; proportionally fewer for fewer minutes."""
 
 
 @dataclass
@@ -78,8 +78,8 @@ class Generate(Command):
     benchmark: Positional[str]  # A benchmark, see `cato benchmarks`, or `all`.
     scale: str = "small"  # paper, small or smoke.
     seed: int = 0  # Seed of the samples.
-    count: int | None = None  # Number of training samples; that of the scale by default.
-    resolution: int | None = None  # Nodes per side; those of the scale by default.
+    count: int | None = None  # Number of training samples; the scale's by default.
+    resolution: int | None = None  # Nodes per side; the scale's by default.
     splits: tuple[str, ...] = ("train", "validation", "test")  # Splits to generate.
     workers: int | None = None
     """Worker processes; one per core by default. Samples do not depend on it."""
@@ -184,13 +184,12 @@ class Train(Command):
     scale: str | None = None
     """paper (for a GPU), small (minutes on two cores, the default) or smoke (seconds)."""
     model: str | None = None
-    """The model, see `cato models`; CATO by default. auto gives three a short trial and trains the
-    best."""
+    """The model, see `cato models`; CATO by default. auto tries three and trains the best."""
     start: Annotated[str | None, tyro.conf.arg(name="from", metavar="MODEL|RUN")] = None
     """Start from the weights of a pretrained model, see `cato pretrained`, or of a run."""
     original: Path | None = None
-    """Folder with the published files of the benchmark, to train on them instead of generated data.
-    The scale then selects the recipe only."""
+    """Folder with the published files of the benchmark, used instead of generated data. The scale
+    then selects the recipe only."""
     coords: str | None = None  # Your data: fields that are coordinates, such as x,y.
     inputs: str | None = None
     """Your data: fields that are inputs, such as k; frames of a time series as u[:10]."""
@@ -253,7 +252,7 @@ class Evaluate(RunCommand):
 
     split: str = "test"  # test or validation.
     resolution: int | None = None
-    """Nodes per side, to evaluate at another resolution than the training's."""
+    """Nodes per side, to evaluate at a resolution other than that of the training."""
 
     def run(self) -> None:
         from cato.inference.evaluate import evaluate_run
@@ -310,8 +309,7 @@ class Export(RunCommand):
 
     format: str = "onnx"  # onnx or pt2.
     out: Path | None = None
-    """New file; model.onnx or model.pt2 in the run folder by default (runs/pretrained/NAME for a
-    pretrained model)."""
+    """New file; model.onnx or model.pt2 in the run folder (or runs/pretrained/NAME) by default."""
 
     def run(self) -> None:
         from cato.export import export_run
@@ -333,7 +331,7 @@ class Serve(Command):
     port: int = 8000  # Port; 0 picks a free one.
     open: bool = False  # Open the explorer in a browser.
     token_file: Path | None = None
-    """File with a token that clients must send; the variable CATO_TOKEN is another way."""
+    """File with a token that clients must send; or set the environment variable CATO_TOKEN."""
     access: _Flat[Access] = field(default_factory=Access)
     requests: _Flat[RequestLimits] = field(default_factory=RequestLimits)
     total: _Flat[TotalLimits] = field(default_factory=TotalLimits)

@@ -146,7 +146,7 @@ def dispatch_train(arguments: list[str]) -> None:
 
 
 def _print_overview() -> None:
-    print("cato: neural networks that stand in for PDE solvers")
+    print("cato: neural networks that replace PDE solvers")
     for title, commands in SECTIONS.items():
         table = Table(box=None, show_header=False, padding=(0, 2))
         table.add_column(min_width=len("cato benchmarks") + 2, no_wrap=True)  # aligns all tables

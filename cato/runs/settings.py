@@ -79,7 +79,7 @@ _say_once = cache(note)
 
 @dataclass(frozen=True)
 class DataConfig:
-    """Which data."""
+    """Data of a training."""
 
     root: str = "data"  # Folder of the data files; missing ones are generated there.
     seed: Seed = 0  # Seed of the samples; for user data, of the split.
@@ -96,16 +96,16 @@ class DataConfig:
     periodic: Axes = ()  # Periodic mesh axes of `file`, from 0.
     fingerprint: str = ""  # Fingerprint of the data in `file`; other data are refused.
     streamed: Literal["auto", "yes", "no"] = "auto"
-    """Whether samples are read while they are used, instead of all into memory. auto: if they would
-    take more than a quarter of the memory."""
+    """Read samples during training instead of loading all into memory. auto: if they would take
+    more than a quarter of the memory."""
     conditioning: Literal["auto", "published"] = "auto"
-    """How fields are presented to the network: as suits the data (`cato inspect` says how and why),
-    or as published, one mean and deviation per channel, with node indices for models published with
-    them. The next three change single parts."""
+    """How fields are presented to the network: chosen from the data (`cato inspect` explains), or
+    as published, one mean and deviation per channel, with node indices for models published with
+    them. reference, positions and mesh_inputs change single parts."""
     reference: Reference | None = None
-    """What outputs are measured from: mean of the channel, training mean of the node, or last frame
-    (rollouts)."""
-    positions: bool | None = None  # Outputs that are positions as mesh plus displacement.
+    """Value that outputs are measured from: mean of the channel, training mean of the node, or last
+    frame (rollouts)."""
+    positions: bool | None = None  # Present outputs that are positions as displacements.
     symmetries: Annotated[tuple[SymmetryName, ...], BeforeValidator(one_or_more)] = ()
     """Maps of a grid that turn solutions of scalar fields into solutions, such as flip-0 transpose,
     or none: each training sample is mapped at random in every step."""
@@ -172,7 +172,7 @@ class DataConfig:
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """How to train."""
+    """Optimisation and devices."""
 
     epochs: Count = 500  # Passes over the training samples.
     steps: Count | None = None  # Optimiser steps, instead of `epochs`.
@@ -193,7 +193,7 @@ class TrainConfig:
     """Peak learning rate of Muon, scaled to match AdamW's update size."""
     weight_decay: NonNegative = 1e-5  # Decoupled weight decay.
     average: Fraction = 0.0
-    """Decay of an exponential average of the weights, which is kept as best; 0 is none."""
+    """Decay of an exponential average of the weights, which is kept as best; 0 turns it off."""
     clip: NonNegative = 1.0  # Maximum norm of the gradient; 0 turns clipping off.
     start_from: str | None = None
     """Pretrained model or run folder whose weights to start from; its model settings and lower

@@ -31,7 +31,7 @@ class RequestLimits:
     max_body_bytes: Bytes = 32 * 2**20
     """Maximum size of a request body in bytes, both compressed and uncompressed."""
     max_json_bytes: Bytes = 8 * 2**20
-    """Maximum size of a JSON body in bytes; while one is parsed, everybody waits."""
+    """Maximum size of a JSON body in bytes; parsing one blocks all other requests."""
     max_response_bytes: Bytes = 128 * 2**20  # Maximum size of a response in bytes.
     max_samples: Count = 64  # Maximum number of samples per request.
     max_nodes: Count = 20_000
@@ -74,7 +74,8 @@ class SolverLimits:
     solver_processes: Count = 2  # Number of solver jobs that run at a time, each on one core.
     max_jobs: Count = 32  # Maximum number of jobs: waiting, running, and with a result to fetch.
     job_seconds: Positive = 300.0  # Time limit for a job in seconds.
-    result_seconds: Positive = 300.0  # Time in seconds for which a result is kept if nobody asks.
+    result_seconds: Positive = 300.0
+    """Time in seconds for which a result is kept until it is fetched."""
 
 
 @dataclass(frozen=True)

@@ -156,7 +156,7 @@ def _mean_reduction(
     words, details = f"clearly first on {wins}", f"{len(reductions) - len(able)} not counted"
     if shares:
         low, high = mean_interval(shares)
-        words = f"{mean(shares):.1%} over {len(shares)} benchmark(s), {words}"
+        words = f"{mean(shares):.1%} over {len(shares)} benchmarks, {words}"
         details = f"{low:.1%} to {high:.1%} over the benchmarks; {details}"
     return Claim(
         f"mean error reduction over the strongest rivals, {protocol}",

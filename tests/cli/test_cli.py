@@ -16,20 +16,12 @@ from cato import files
 from cato.benchmarks import BENCHMARKS
 from cato.cli import main
 from cato.cli.commands import COMMANDS as ALL_COMMANDS
-from cato.data.generate import generate
 from cato.surrogate import Surrogate
 
 TINY = [
     *("--model.width", "8", "--model.depth", "1", "--train.batch-size", "8"),
     *("--train.epochs", "2", "--train.accelerator", "cpu"),
 ]
-
-
-@pytest.fixture(scope="module")
-def data_root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("data")
-    generate("darcy", "smoke", root=root, workers=1)
-    return root
 
 
 @pytest.fixture(scope="module")
@@ -136,8 +128,7 @@ def test_evaluate_at_a_resolution_it_was_not_trained_on(run, capsys):
 
 def test_predict_equals_evaluate(run, data_root, tmp_path, capsys):
     with h5py.File(data_root / "darcy-smoke-seed0.h5") as file:
-        test = file["test"] if "test" in file else file["splits/test"]
-        arrays = {"inputs": test["inputs"][:], "targets": test["targets"][:]}
+        arrays = {name: file["test"][name][:] for name in ("inputs", "targets")}
     np.savez(tmp_path / "in.npz", **arrays)
     figures = output_of(capsys, "predict", run, tmp_path / "in.npz", tmp_path / "out.npz")
     assert figures["relative_l2"] == pytest.approx(

@@ -3,13 +3,11 @@ from pathlib import Path
 
 import pytest
 
-from cato.data.generate import generate
 
-
-@pytest.fixture(scope="session")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+@pytest.fixture
+def pristine(data_root: Path) -> Path:
     """A complete smoke-scale Darcy file that no test changes."""
-    return generate("darcy", "smoke", root=tmp_path_factory.mktemp("pristine"), workers=1)
+    return data_root / "darcy-smoke-seed0.h5"
 
 
 @pytest.fixture

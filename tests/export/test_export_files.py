@@ -5,7 +5,10 @@ import json
 import pickletools
 import re
 import zipfile
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
@@ -20,6 +23,20 @@ from cato.export.formats import FORMATS
 from cato.problem import Problem
 
 both_formats = pytest.mark.parametrize("name", ["onnx", "pt2"])
+DETAILS = {"model": "pointwise", "run": {"seed": 3, "validation_relative_l2": 0.25}}
+Export = Callable[[Problem, str], tuple[Path, dict[str, Any]]]
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory) -> Export:
+    """File and figures of a pointwise model, which is exported once for all tests that read it."""
+
+    @cache
+    def export(problem: Problem, name: str) -> tuple[Path, dict[str, Any]]:
+        path = tmp_path_factory.mktemp("exported") / f"model.{name}"
+        return path, export_surrogate(surrogate(Pointwise, problem), path, name, DETAILS)
+
+    return export
 
 
 def run_file(path: Path, arrays: dict[str, np.ndarray]) -> np.ndarray:
@@ -43,10 +60,9 @@ def arrays_of(problem: Problem, batch: int, shape: tuple[int, ...], seed: int = 
 @pytest.mark.parametrize(
     "problem", [GRID, ROLLOUT, pytest.param(SHAPED, marks=pytest.mark.slow)], ids=lambda p: p.name
 )
-def test_physical_values_in_and_out_on_any_mesh(name, problem, tmp_path):
+def test_physical_values_in_and_out_on_any_mesh(name, problem, exported):
     model = surrogate(Pointwise, problem)
-    path = tmp_path / f"model.{name}"
-    figures = export_surrogate(model, path, name)
+    path, figures = exported(problem, name)
     assert figures["dynamic"] == ["batch", "n1", "n2"]
     assert figures["largest_difference"] < 1e-5
     for batch, shape in ((1, (6, 5)), (4, (6, 5)), (3, (9, 4))):
@@ -83,14 +99,12 @@ def test_a_cloud_has_any_number_of_points(name, tmp_path):
 
 
 @both_formats
-def test_the_file_describes_itself(name, tmp_path):
-    path = tmp_path / f"model.{name}"
-    details = {"model": "pointwise", "run": {"seed": 3, "validation_relative_l2": 0.25}}
-    export_surrogate(surrogate(Pointwise, ROLLOUT), path, name, details)
+def test_the_file_describes_itself(name, exported):
+    path, _ = exported(ROLLOUT, name)
     found = describe(path)
     assert Problem.from_dict(found["problem"]) == ROLLOUT
     assert found["model"] == "pointwise"
-    assert found["run"] == details["run"]
+    assert found["run"] == DETAILS["run"]
     assert found["dynamic"] == ["batch", "n1", "n2"]
     assert found["why_fixed"] is None
     assert "rollout of 4 steps" in found["computes"]
@@ -99,9 +113,8 @@ def test_the_file_describes_itself(name, tmp_path):
     assert "float32" in found["precision"]
 
 
-def test_onnx_properties_and_axes_have_names_for_every_reader(tmp_path):
-    path = tmp_path / "model.onnx"
-    export_surrogate(surrogate(Pointwise, GRID), path)
+def test_onnx_properties_and_axes_have_names_for_every_reader(exported):
+    path, _ = exported(GRID, "onnx")
     session = onnxruntime.InferenceSession(str(path))
     properties = session.get_modelmeta().custom_metadata_map
     assert json.loads(properties["cato.problem"])["name"] == "toy"
@@ -113,9 +126,8 @@ def test_onnx_properties_and_axes_have_names_for_every_reader(tmp_path):
     onnx.checker.check_model(str(path), full_check=True)
 
 
-def test_a_pt2_file_holds_no_pickled_code(tmp_path):
-    path = tmp_path / "model.pt2"
-    export_surrogate(surrogate(Pointwise, GRID), path, "pt2")
+def test_a_pt2_file_holds_no_pickled_code(exported):
+    path, _ = exported(GRID, "pt2")
     with zipfile.ZipFile(path) as archive:
         entries = {entry: archive.read(entry) for entry in archive.namelist()}
     assert not any(is_pickle(content) for content in entries.values()), list(entries)

@@ -88,7 +88,7 @@ def test_benchmarks_on_which_a_side_has_learnt_nothing_do_not_count():
     for line in stuck[1:]:
         line["relative_l2"] = 0.025  # both rivals have the error of the training mean
     total = next(c for c in accuracy(results) if "mean error reduction" in c.text)
-    assert total.ours == "75.0% over 5 benchmark(s), clearly first on 5"
+    assert total.ours == "75.0% over 5 benchmarks, clearly first on 5"
     assert total.verdict == "shown in part"
     able = {line["benchmark"] for line in counted(results["rows"], OURS)}
     assert able == set(BENCHMARKS) - {"airfoil"}
@@ -150,10 +150,10 @@ def compared(ours, rivals, benchmarks=tuple(BENCHMARKS)):
 @pytest.mark.parametrize(
     ("ours", "reduction", "verdict", "pronounced"),
     [
-        (0.005, "75.0% over 6 benchmark(s), clearly first on 6", "shown", "shown"),
-        (0.012, "40.0% over 6 benchmark(s), clearly first on 6", "shown", "shown in part"),
-        (0.018, "10.0% over 6 benchmark(s), clearly first on 6", *2 * ["shown in part"]),
-        (0.022, "-10.0% over 6 benchmark(s), clearly first on 0", *2 * ["not shown"]),
+        (0.005, "75.0% over 6 benchmarks, clearly first on 6", "shown", "shown"),
+        (0.012, "40.0% over 6 benchmarks, clearly first on 6", "shown", "shown in part"),
+        (0.018, "10.0% over 6 benchmarks, clearly first on 6", *2 * ["shown in part"]),
+        (0.022, "-10.0% over 6 benchmarks, clearly first on 0", *2 * ["not shown"]),
     ],
 )
 def test_reduction_is_against_the_best_rival(ours, reduction, verdict, pronounced):
@@ -173,7 +173,7 @@ def test_reduction_is_against_the_best_rival(ours, reduction, verdict, pronounce
 def test_the_whole_is_not_shown_by_a_part():
     found = accuracy(compared(0.005, {"saot": 0.02}, ["darcy"]))
     assert [claim.verdict for claim in found[:6]].count("not run") == 5
-    assert found[6].ours == "75.0% over 1 benchmark(s), clearly first on 1"
+    assert found[6].ours == "75.0% over 1 benchmarks, clearly first on 1"
     assert found[6].verdict == "not run"
     assert verdict_of(found, "particularly large reductions") == "not run"
     assert verdict_of(found, "lower error than SAOT") == "shown in part"

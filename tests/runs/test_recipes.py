@@ -9,7 +9,6 @@ import torch
 from cato.benchmarks import BENCHMARKS, get_benchmark
 from cato.cli.commands import Train
 from cato.cli.parsing import parse, split_overrides
-from cato.data.generate import generate
 from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
 from cato.errors import InputError
@@ -89,20 +88,13 @@ def test_the_command_of_a_run_repeats_it(model):
 
 
 @pytest.mark.parametrize("model", [name for name in MODELS if name not in ("cato", "cato_pc")])
-def test_every_baseline_goes_the_whole_way(model, tmp_path, darcy_root):
+def test_every_baseline_goes_the_whole_way(model, tmp_path, data_root):
     values = build_settings("darcy", "smoke", model).to_dict()
-    values["data"]["root"] = str(darcy_root)
+    values["data"]["root"] = str(data_root)
     values["train"] |= {"accelerator": "cpu", "epochs": 1, "batch_size": 12, "optimizer": "muon"}
     run = train(run_config(values, "test"), tmp_path / "run")
     first, again = (evaluate_run(run).figures["relative_l2"] for _ in range(2))
     assert 0 < first == again < 2
-
-
-@pytest.fixture(scope="module")
-def darcy_root(tmp_path_factory):
-    root = tmp_path_factory.mktemp("data")
-    generate("darcy", "smoke", root=root, workers=1)
-    return root
 
 
 @each_benchmark

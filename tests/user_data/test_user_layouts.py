@@ -1,4 +1,4 @@
-"""Files in the layouts of others are read as what went in, and predictions go back into them."""
+"""Files in other layouts are read as what went in, and predictions go back into them."""
 
 import re
 import shlex
