@@ -11,6 +11,7 @@ import resource
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from itertools import accumulate
 from math import inf
 from pathlib import Path
 from statistics import median
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
 
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
@@ -265,6 +267,16 @@ def resident_memory() -> float:
     """Resident memory of this process now, in GiB."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**30
+
+
+def peak_of_tensors(work: Callable[[], None]) -> float:
+    """Most memory, in GiB, of the tensors that a call allocates and has not freed yet."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        work()
+    profiler: Any = record.profiler
+    events = profiler.kineto_results.events()
+    changes = (event.nbytes() for event in events if event.name() == "[memory]")
+    return max(accumulate(changes)) / 2**30
 
 
 KINDS: dict[str, Callable[..., dict[str, Any]]] = {

@@ -8,7 +8,10 @@ from cato.models.registry import model_class
 from cato.runs.settings import RunConfig, build_settings, options_of, run_config
 from reproduce.results import Row, rows_of
 
-NOT_RECIPE = ("steps", "minutes", "min_steps", "seed", "accelerator", "checkpoint_minutes")
+NOT_RECIPE = (
+    *("steps", "minutes", "min_steps", "seed", "accelerator", "checkpoint_minutes"),
+    *("precision", "compile"),
+)
 """Training settings that an experiment or a machine chooses."""
 
 

@@ -1,12 +1,16 @@
 """Memory, bytes and time of a training step whose mesh is spread over processes.
 
-    make bench-mesh-parallel               # writes tools/results/mesh_parallel.json and the page
+    make bench-mesh-parallel               # writes tools/results/mesh_parallel.json and the pages
     python -m tools.mesh_parallel --trial  # one small mesh; writes nothing
 
-Every process of a measurement is new and has one thread; they talk over loopback by gloo. Memory is
-the largest resident memory of a process above what it had before its first step. Bytes are those
-that the busiest process hands to all-to-all for the others. Processor seconds are those of the
-process that takes most, wall seconds depend on what else the machine does.
+Every process of a measurement is new and has one thread; they talk over loopback by gloo. All
+numbers of processes are measured on one mesh in turn, a step of each per round, so that other work
+on the machine slows all of them.
+
+Memory is that of the tensors at the peak of a step, which is what it takes on a device, and, beside
+it, the largest resident memory of a process above what it had before its first step. Bytes are
+those that the busiest process hands to all-to-all for the others. Processor seconds are those of
+the process that takes most.
 """
 
 import argparse
@@ -14,9 +18,8 @@ import json
 import os
 import tempfile
 import time
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -34,15 +37,17 @@ from cato.physics.gradient import inverse_metric
 from cato.physics.losses import LossConfig, PhysicalLoss
 from cato.problem import Problem
 from cato.processes import Worker
-from reproduce.profiling import peak_memory, resident_memory
+from reproduce.profiling import peak_memory, peak_of_tensors, resident_memory
+from tools import mesh_parallel
 from tools.pages import Pages, table, with_block, write_pages
 from tools.results import ROOT, Row, has_results, machine, read_results, stamped, write_results
 
 PAGE = ROOT / "docs" / "many-gpus.md"
+FEATURES = ROOT / "docs" / "index.md"
 CONFIG = CatoConfig(width=16, depth=2, heads=2)
 LOSS = LossConfig(gradient=0.2, flux=0.2, consistency=0.05, gdl=0.1, gradient_scale="raw")
-CASES = ((512, 1), (512, 2), (512, 4), (1024, 1), (1024, 2))
-"""Nodes per side and processes; one sample."""
+CASES = {512: (1, 2, 4), 1024: (1, 2)}
+"""Numbers of processes by nodes per side; one sample."""
 REPEATS = 3
 
 
@@ -68,76 +73,114 @@ def bytes_per_step(size: int, num_slabs: int, config: CatoConfig = CONFIG) -> in
     return 4 * (exchanged + neighbours * (stencils + gradients))
 
 
-def measure(size: int, num_slabs: int, repeats: int) -> Row:
-    """One mesh over some processes."""
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(num_slabs) as threads:
-        store = Path(folder) / "store"
-        calls = [
-            threads.submit(_in_new_process, rank, num_slabs, size, repeats, store)
-            for rank in range(num_slabs)
-        ]
-        parts = [call.result() for call in calls]
-    row = {
-        "size": size,
-        "processes": num_slabs,
-        "memory_gib": max(part["memory_gib"] for part in parts),
-        "bytes_sent": max(part["bytes_sent"] for part in parts),
-        "bytes_expected": bytes_per_step(size, num_slabs),
-        "wall_seconds": max(part["wall_seconds"] for part in parts),
-        "processor_seconds": max(part["processor_seconds"] for part in parts),
-        "load": os.getloadavg()[0],
-    }
+def measure(size: int, counts: Sequence[int], repeats: int) -> list[Row]:
+    """One mesh over each of these numbers of processes."""
+    with ExitStack() as stack:
+        groups = {count: stack.enter_context(started(size, count)) for count in counts}
+        for group in groups.values():  # one after another: each counts what it allocates first
+            together(group, first_steps)
+        for _ in range(repeats):
+            for group in groups.values():
+                together(group, timed_step)
+        found = {count: together(group, figures) for count, group in groups.items()}
     settings = {"model": to_dict(CONFIG), "loss": to_dict(LOSS), "batch": 1, "repeats": repeats}
-    return stamped(row, settings)
+    rows = []
+    for count, parts in found.items():
+        row = {
+            "size": size,
+            "processes": count,
+            **{name: max(part[name] for part in parts) for name in parts[0]},
+            "bytes_expected": bytes_per_step(size, count),
+            "load": os.getloadavg()[0],
+        }
+        rows.append(stamped(row, settings))
+    return rows
 
 
-def _in_new_process(*arguments: Any) -> dict[str, float]:
-    with Worker() as worker:
-        return worker.run(steps_of_one, *arguments)
+@contextmanager
+def started(size: int, count: int) -> Iterator[list[Worker]]:
+    """New processes that share a mesh."""
+    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
+        workers = [stack.enter_context(Worker()) for _ in range(count)]
+        store = Path(folder) / "store"
+        calls = [w.submit(start, rank, count, size, store) for rank, w in enumerate(workers)]
+        for call in calls:
+            call.result()
+        yield workers
 
 
-def steps_of_one(
-    rank: int, num_slabs: int, size: int, repeats: int, store: Path
-) -> dict[str, float]:
-    """Training steps of one process: forward, loss, backward, update."""
-    torch.set_num_threads(1)
-    if num_slabs > 1:
-        address = f"file://{store}"
-        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=num_slabs)
-    torch.manual_seed(0)
-    problem, partition = problem_of(size), Partition(size, rank, num_slabs)
-    model = build_model("cato", CONFIG, problem)
-    if num_slabs > 1:
-        model.spread_over(partition)
-    loss = PhysicalLoss(LOSS, problem, partition=partition)
-    optimizer = torch.optim.AdamW(model.parameters())
-    coords, features, target, metric = slabs_of(problem, partition)
+def together(workers: Sequence[Worker], function: Callable[[], Any]) -> list[Any]:
+    """The results of a call in all processes at the same time."""
+    return [call.result() for call in [worker.submit(function) for worker in workers]]
 
-    def step() -> None:
-        values, flux = model(coords, features, shape=partition.shape(problem.shape))
-        total, _ = loss(values, target, flux=flux, metric=metric)
+
+# In the processes.
+
+
+class Subject:
+    """Training of one process: forward, loss, backward, update."""
+
+    def __init__(self, rank: int, count: int, size: int) -> None:
+        torch.manual_seed(0)
+        problem, self.partition = problem_of(size), Partition(size, rank, count)
+        self.model = build_model("cato", CONFIG, problem)
+        if count > 1:
+            self.model.spread_over(self.partition)
+        self.shape = self.partition.shape(problem.shape)
+        self.loss = PhysicalLoss(LOSS, problem, partition=self.partition)
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.data = slabs_of(problem, self.partition)
+        self.figures = {"bytes_sent": 0.0}
+        self.walls: list[float] = []
+        self.cpus: list[float] = []
+
+    def step(self) -> None:
+        coords, features, target, metric = self.data
+        values, flux = self.model(coords, features, shape=self.shape)
+        total, _ = self.loss(values, target, flux=flux, metric=metric)
         total.backward()
-        for weight in model.parameters():
-            if num_slabs > 1:
+        for weight in self.model.parameters():
+            if not self.partition.is_whole:
                 dist.all_reduce(weight.grad)
-        optimizer.step()
-        optimizer.zero_grad()
+        self.optimizer.step()
+        self.optimizer.zero_grad()
 
-    before, walls, cpus = resident_memory(), [], []
-    for _ in range(repeats + 1):  # the first compiles and allocates
-        began = time.monotonic(), time.process_time()
-        with counted_bytes(rank) as sent:
-            step()
-        walls.append(time.monotonic() - began[0])
-        cpus.append(time.process_time() - began[1])
-    if num_slabs > 1:
-        dist.destroy_process_group()
-    return {
-        "memory_gib": peak_memory() - before,
-        "bytes_sent": sum(sent),
-        "wall_seconds": median(walls[1:]),
-        "processor_seconds": median(cpus[1:]),
-    }
+
+subject: Subject  # What this process measures.
+
+
+def start(rank: int, count: int, size: int, store: Path) -> None:
+    """Join the other processes."""
+    global subject
+    torch.set_num_threads(1)
+    if count > 1:
+        address = f"file://{store}"
+        dist.init_process_group("gloo", init_method=address, rank=rank, world_size=count)
+    subject = Subject(rank, count, size)
+
+
+def first_steps() -> None:
+    """Memory and bytes; the first step also compiles."""
+    before = resident_memory()
+    with counted_bytes(subject.partition.rank) as sent:
+        subject.step()
+    subject.figures["bytes_sent"] = sum(sent)
+    subject.figures["resident_gib"] = peak_memory() - before
+    subject.figures["memory_gib"] = peak_of_tensors(subject.step)
+
+
+def timed_step() -> None:
+    """Time."""
+    began = time.monotonic(), time.process_time()
+    subject.step()
+    subject.walls.append(time.monotonic() - began[0])
+    subject.cpus.append(time.process_time() - began[1])
+
+
+def figures() -> dict[str, float]:
+    """What was measured."""
+    seconds = {"wall_seconds": median(subject.walls), "processor_seconds": median(subject.cpus)}
+    return subject.figures | seconds
 
 
 def slabs_of(problem: Problem, partition: Partition) -> tuple[Tensor, ...]:
@@ -165,32 +208,60 @@ def counted_bytes(rank: int) -> Iterator[list[int]]:
 
 
 def pages() -> Pages:
-    """The page with its table."""
+    """The table of docs/many-gpus.md, and the figures among the features of docs/index.md."""
     if not has_results("mesh_parallel"):
         return {}
-    return {PAGE: with_block(PAGE, "mesh-parallel", block(read_results("mesh_parallel")["rows"]))}
+    rows = read_results("mesh_parallel")["rows"]
+    return {
+        PAGE: with_block(PAGE, "mesh-parallel", block(rows)),
+        FEATURES: with_block(FEATURES, "mesh-parallel", feature(rows)),
+    }
+
+
+def alone(row: Row, rows: list[Row]) -> Row:
+    """The row of one process on the same mesh."""
+    return next(one for one in rows if one["size"] == row["size"] and one["processes"] == 1)
+
+
+def feature(rows: list[Row]) -> str:
+    """What a mesh over two processes costs and saves, in one sentence."""
+    row = next(row for row in rows[::-1] if row["processes"] == 2)
+    one, mesh = alone(row, rows), f"{row['size']} × {row['size']}"
+    memory, seconds = (row[key] / one[key] for key in ("memory_gib", "processor_seconds"))
+    return (
+        f"\n- **Meshes larger than one device**: a sample can be spread over processes, with the "
+        f"loss and gradients of one process to rounding. Two processes that share a mesh of {mesh} "
+        f"nodes need {memory:.0%} of its memory and {seconds:.0%} of its processor time each, and "
+        f"send {row['bytes_sent'] / 1e6:.0f} MB per step "
+        f"([many GPUs](many-gpus.md#meshes-larger-than-one-device)).\n\n"
+    )
 
 
 def block(rows: list[Row]) -> str:
     """The table and what was measured."""
     header = (
         *("mesh", "processes", "memory of a step per process, GiB", "of one process"),
-        *("MB sent per step", "formula", "processor s per step", "wall s per step"),
+        *("resident, GiB", "MB sent per step", "formula"),
+        *("processor s per step", "of one process", "wall s per step", "of one process"),
     )
-    alone = {row["size"]: row["memory_gib"] for row in rows if row["processes"] == 1}
-    cells = [
-        (
-            f"{row['size']} × {row['size']}",
-            str(row["processes"]),
-            f"{row['memory_gib']:.2f}",
-            f"{row['memory_gib'] / alone[row['size']]:.0%}",
-            f"{row['bytes_sent'] / 1e6:.2f}",
-            f"{row['bytes_expected'] / 1e6:.2f}",
-            f"{row['processor_seconds']:.1f}",
-            f"{row['wall_seconds']:.1f}",
+    cells = []
+    for row in rows:
+        one = alone(row, rows)
+        cells.append(
+            (
+                f"{row['size']} × {row['size']}",
+                str(row["processes"]),
+                f"{row['memory_gib']:.2f}",
+                f"{row['memory_gib'] / one['memory_gib']:.0%}",
+                f"{row['resident_gib']:.2f}",
+                f"{row['bytes_sent'] / 1e6:.2f}",
+                f"{row['bytes_expected'] / 1e6:.2f}",
+                f"{row['processor_seconds']:.1f}",
+                f"{row['processor_seconds'] / one['processor_seconds']:.0%}",
+                f"{row['wall_seconds']:.1f}",
+                f"{row['wall_seconds'] / one['wall_seconds']:.0%}",
+            )
         )
-        for row in rows
-    ]
     settings, cores = rows[0]["settings"], rows[0]["provenance"]["hardware"]["cores"]
     model = settings["model"]
     loads = [row["load"] for row in rows]
@@ -198,10 +269,12 @@ def block(rows: list[Row]) -> str:
         f"\n{table(header, cells)}\n\n"
         f"A training step on one sample with width {model['width']}, depth {model['depth']} and "
         f"{model['heads']} heads, a small model so that one process can hold the mesh too; medians "
-        f"of {settings['repeats']} steps; {machine(rows[0])} in each process. The processes share "
-        f"{cores} cores with other work (load {min(loads):.0f} to {max(loads):.0f} meanwhile), so "
-        f"wall times say little; processor times are those of the process that takes most. "
-        f"Measured by `make bench-mesh-parallel`.\n\n"
+        f"of {settings['repeats']} rounds, in which all numbers of processes take a step in turn; "
+        f"{machine(rows[0])} in each process. Memory is that of the tensors at the peak, as on a "
+        f"device; a process on a CPU also keeps what its allocator does not give back. Processor "
+        f"times are those of the process that takes most. The processes shared {cores} cores with "
+        f"other work, load {min(loads):.0f} to {max(loads):.0f} meanwhile: the more there was of "
+        f"it, the less the wall times say. Measured by `make bench-mesh-parallel`.\n\n"
     )
 
 
@@ -210,14 +283,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="a training step on a mesh spread over processes")
     parser.add_argument("--trial", action="store_true", help="one small mesh; writes nothing")
     is_trial = parser.parse_args().trial
-    rows = []
-    for size, num_slabs in ((16, 2),) if is_trial else CASES:
-        rows.append(measure(size, num_slabs, 1 if is_trial else REPEATS))
-        print(json.dumps(rows[-1], indent=1), flush=True)
+    rows: list[Row] = []
+    for size, counts in ({16: (1, 2)} if is_trial else CASES).items():
+        rows += measure(size, counts, 1 if is_trial else REPEATS)
+    print(json.dumps(rows, indent=1), flush=True)
     if not is_trial:
         write_results("mesh_parallel", {"rows": rows})
         write_pages(pages())
 
 
 if __name__ == "__main__":
-    main()
+    # The module by its name: workers keep their state in it between two calls.
+    mesh_parallel.main()

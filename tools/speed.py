@@ -21,13 +21,10 @@ import subprocess
 import sys
 from collections.abc import Callable, Mapping
 from functools import partial
-from itertools import accumulate
 from statistics import median
 from time import process_time
-from typing import Any
 
 import torch
-from torch.profiler import ProfilerActivity, profile
 
 from cato.config import to_dict
 from cato.models.registry import build_model
@@ -41,6 +38,7 @@ from reproduce.profiling import (
     MATMUL,
     in_matmuls,
     peak_memory,
+    peak_of_tensors,
     resident_memory,
     training_step,
 )
@@ -190,16 +188,6 @@ def compare_remat(size: int, repeats: int) -> Row:
     settings = {"benchmark": "darcy", "scale": "paper", "model": to_dict(paper_recipe().model)}
     timing = {"batch": BATCH, "repeats": repeats, "matmul": MATMUL, "targets": REMAT_TARGETS}
     return stamped(row, settings | timing)
-
-
-def peak_of_tensors(work: Callable[[], None]) -> float:
-    """Most memory, in GiB, of the tensors that a call allocates and has not freed yet."""
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
-        work()
-    profiler: Any = record.profiler
-    events = profiler.kineto_results.events()
-    changes = (event.nbytes() for event in events if event.name() == "[memory]")
-    return max(accumulate(changes)) / 2**30
 
 
 def compare_without_loops(scale: str, repeats: int) -> Row:

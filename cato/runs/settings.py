@@ -212,8 +212,10 @@ class TrainConfig:
     device. CATO only; a divisor of the number of processes."""
     remat: bool = False
     """Recompute the model's blocks in the backward pass: less memory for a step, more time."""
-    precision: Literal["32-true", "bf16-mixed"] = "32-true"  # Floating-point precision.
-    compile: bool = False  # Use torch.compile (needs a C++ compiler on CPUs).
+    precision: Literal["auto", "32-true", "bf16-mixed"] = "auto"
+    """Floating-point precision; auto is bf16-mixed on GPUs with bfloat16, and 32-true elsewhere."""
+    compile: bool | None = None
+    """Use torch.compile, which needs a C++ compiler on CPUs; by default only on GPUs."""
 
 
 @dataclass(frozen=True)

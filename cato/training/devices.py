@@ -1,7 +1,8 @@
 """Devices and processes of a training, by Lightning Fabric and torch.distributed."""
 
 import os
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Literal
 
 import torch
 import torch.distributed as dist
@@ -41,16 +42,52 @@ def make_fabric(config: TrainConfig) -> Fabric:
         )
     elif config.strategy == "ddp" or processes * num_nodes > 1:
         strategy = DDPStrategy()
-    require_devices(config.accelerator, processes)
+    kind = accelerator_of(config)
+    require_devices(kind, processes)
     fabric = Fabric(
-        accelerator=config.accelerator,
+        accelerator=kind,
         devices=processes,
         num_nodes=num_nodes,
         strategy=strategy,
-        precision=config.precision,
+        precision=precision_of(config, kind),
     )
     fabric.launch()
     return fabric
+
+
+def accelerator_of(config: TrainConfig) -> str:
+    """The kind of device to train on, which "auto" leaves to this machine."""
+    if config.accelerator != "auto":
+        return config.accelerator
+    return next(name for name, count in device_counts().items() if count)
+
+
+def precision_of(config: TrainConfig, kind: str) -> Literal["32-true", "bf16-mixed"]:
+    """The precision on a kind of device, which "auto" leaves to it."""
+    if config.precision != "auto":
+        return config.precision
+    has_bf16 = kind == "cuda" and torch.cuda.is_bf16_supported()
+    return "bf16-mixed" if has_bf16 else "32-true"
+
+
+def is_compiled(config: TrainConfig, kind: str) -> bool:
+    """Whether to use torch.compile on a kind of device.
+
+    By default on CUDA with Triton, unless processes share a mesh: a compiled graph would end at
+    each of their exchanges.
+    """
+    if config.compile is not None:
+        return config.compile
+    return kind == "cuda" and find_spec("triton") is not None and config.mesh_parallel == 1
+
+
+def device_counts() -> dict[str, int]:
+    """How many devices of every kind this machine has, the preferred kind first."""
+    return {
+        "cuda": torch.cuda.device_count(),
+        "mps": int(torch.backends.mps.is_available()),
+        "cpu": os.cpu_count() or 1,
+    }
 
 
 def _count_in(variable: str, default: int) -> int:
@@ -66,13 +103,7 @@ def _count_in(variable: str, default: int) -> int:
 
 def require_devices(accelerator: str, count: int) -> None:
     """Raise if this machine has no such devices, or not that many."""
-    counts = {
-        "cuda": torch.cuda.device_count(),
-        "mps": int(torch.backends.mps.is_available()),
-        "cpu": os.cpu_count() or 1,
-    }
-    if accelerator == "auto":
-        accelerator = next(name for name, found in counts.items() if found)
+    counts = device_counts()
     if count > counts[accelerator]:
         others = ", ".join(f"{n} {name}" for name, n in counts.items() if n)
         raise InputError(

@@ -44,7 +44,7 @@ from cato.runs.measure import gradients_of
 from cato.runs.settings import RunConfig, TrainConfig
 from cato.surrogate import Frame, Surrogate, frame_to_learn, join_frames
 from cato.training.average import WeightAverage
-from cato.training.devices import partition_of
+from cato.training.devices import is_compiled, partition_of
 from cato.training.guard import Guard
 from cato.training.journal import Journal
 from cato.training.optim import build_optimizers, decay_start, set_rates
@@ -197,7 +197,9 @@ class Training:
         self.loss = loss.to(fabric.device)
         if self.config.remat:
             model.rematerialise()
-        module: Any = torch.compile(self.surrogate) if self.config.compile else self.surrogate
+        module: Any = self.surrogate
+        if is_compiled(self.config, fabric.device.type):
+            module = torch.compile(module)
         self.module = fabric.setup_module(module)
         self.raw_optimizers = build_optimizers(self.surrogate.model, self.config)
         optimizers = fabric.setup_optimizers(*self.raw_optimizers)

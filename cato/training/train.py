@@ -86,6 +86,9 @@ def _train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig]) -> Run:
     problem = data_spec(config).problem if splits is None else splits.problem
     if config.train.frames_per_step is not None and problem.time == "steady":
         raise InputError(f"{problem.name} has no frames; leave out --train.frames-per-step")
+    if problem.float64 and config.train.precision == "auto":
+        config, *rivals = (_in_float32(one) for one in (config, *rivals))
+        fabric = make_fabric(config.train)
     if problem.float64 and config.train.precision != "32-true":
         raise InputError(
             f"{problem.name} needs float64 for its {', '.join(problem.float64)} (`cato inspect` "
@@ -124,6 +127,10 @@ def _train(config: RunConfig, folder: Path, rivals: Sequence[RunConfig]) -> Run:
         rows = [asdict(trial) for trial in trials]
         run = create_run(folder, config, problem, data_key(config, splits), weights, rows)
     return _fit(_of_first_process(fabric, folder, run), splits, fabric, model)
+
+
+def _in_float32(config: RunConfig) -> RunConfig:
+    return replace(config, train=replace(config.train, precision="32-true"))
 
 
 def _recorded_as_streamed(config: RunConfig) -> RunConfig:

@@ -2,22 +2,28 @@
 
 The meta device computes shapes only: reading a number, such as by `.item()`, raises, and so does
 mixing it with tensors on the CPU. A whole training step runs there, its backward pass included.
-`FakeTensorMode` with tensors that say they are on CUDA does not work without a build for CUDA: even
-indexing wants the device.
+
+Every forward also runs on fake tensors, which have no data but say that they are on CUDA, so that
+it takes the ways of a GPU. PyTorch's builds for CPUs have nothing to switch CUDA devices with; that
+of the meta device, which does nothing, takes its place.
 """
 
+import ctypes
 from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.func import functional_call
+from torch.nn import functional as F
 
 from cato.data.dataset import Dataset, Splits
-from cato.models.registry import MODELS
+from cato.models.registry import MODELS, build_model
 from cato.problem import Conditioning, Problem
 from cato.runs.folder import Run
 from cato.runs.settings import build_settings
-from cato.training import loop
+from cato.training import devices, loop
 from cato.training.guard import Guard
 
 GRID = Problem("grid", "grid", (16, 16), ("a",), ("u",))
@@ -52,7 +58,23 @@ CASES = [
 ]
 
 
-@pytest.fixture(autouse=True)
+CUDA, META = 1, 14  # The kinds of devices in PyTorch's registry of what switches them.
+REGISTRY = "_ZN3c104impl26device_guard_impl_registryE"
+
+
+@pytest.fixture(scope="module")
+def cuda_guard():
+    if torch.cuda.is_available():
+        yield
+        return
+    library = ctypes.CDLL(str(Path(torch.__file__).parent / "lib" / "libc10.so"))
+    guards = (ctypes.c_void_p * (META + 1)).in_dll(library, REGISTRY)
+    guards[CUDA] = guards[META]
+    yield
+    guards[CUDA] = None
+
+
+@pytest.fixture
 def no_autocast(monkeypatch):
     """The meta device has none."""
     monkeypatch.setattr(torch, "autocast", lambda *_, **__: nullcontext())
@@ -124,6 +146,70 @@ def training_on_meta(name, problem, **train):
     return training
 
 
+def one_each(cases):
+    """One problem for each model, all for CATO."""
+    seen = set()
+    for case in cases:
+        name = case.values[0]
+        if name == "cato" or name not in seen:
+            yield case
+        seen.add(name)
+
+
+def forward_on_cuda(name, problem):
+    """A prediction of fake tensors; those that the model does not own or get stay on the CPU."""
+    config = settings(name, problem)
+    model = build_model(name, config.model, problem)
+    coords = dataset(problem, 2).batch(torch.arange(2)).coords.expand(2, -1, -1)
+    features = torch.rand(2, problem.num_nodes, model.problem.num_inputs)
+    time = torch.rand(2) if problem.has_time else None
+    mode = FakeTensorMode()
+    owned = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with mode:
+        owned, given = (
+            {key: mode.from_tensor(x).to("cuda:0") for key, x in tensors.items() if x is not None}
+            for tensors in (owned, {"coords": coords, "features": features, "time": time})
+        )
+        return functional_call(model, owned, (), given)
+
+
+@pytest.mark.parametrize(("name", "problem"), one_each(CASES))
+def test_a_forward_stays_on_cuda(name, problem, cuda_guard):
+    values, flux = forward_on_cuda(name, problem)
+    assert values.device == torch.device("cuda:0")
+    assert values.shape == (2, problem.num_nodes, problem.num_outputs)
+    assert flux is None or flux.device == values.device
+
+
+@pytest.mark.parametrize(
+    "leak", [lambda x: x + torch.ones(x.shape[-1]), lambda x: x * float(x.sum())]
+)
+def test_a_forward_that_leaves_cuda_is_found(monkeypatch, leak, cuda_guard):
+    """The test above can fail."""
+    monkeypatch.setattr(F, "gelu", leak)
+    with pytest.raises(RuntimeError):
+        forward_on_cuda("cato", GRID)
+
+
+@pytest.mark.parametrize("name", ["cato", "cato_pc", "transolver"])
+def test_attention_on_cuda_can_take_a_fused_kernel(name, monkeypatch, cuda_guard):
+    """PyTorch's need queries, keys and values of one type, 4 axes, dense channels and no mask."""
+    found, original = [], F.scaled_dot_product_attention
+
+    def recorded(*tensors, **options):
+        found.append((tensors, options))
+        return original(*tensors, **options)
+
+    monkeypatch.setattr(F, "scaled_dot_product_attention", recorded)
+    forward_on_cuda(name, CLOUD if name == "cato_pc" else GRID)
+    assert found
+    for tensors, options in found:
+        assert len({x.dtype for x in tensors}) == 1
+        assert all(x.ndim == 4 and x.stride(-1) == 1 for x in tensors)
+        assert not options.keys() - {"scale"}
+
+
+@pytest.mark.usefixtures("no_autocast")
 @pytest.mark.parametrize(("name", "problem"), CASES)
 def test_a_training_step_stays_on_its_device(name, problem):
     training = training_on_meta(name, problem)
@@ -136,6 +222,7 @@ def test_a_training_step_stays_on_its_device(name, problem):
     assert {x.device.type for x in [*tensors, *moments]} == {"meta"}
 
 
+@pytest.mark.usefixtures("no_autocast")
 @pytest.mark.parametrize(
     "train", [{"optimizer": "muon"}, {"remat": True}, {"frames_per_step": 1}, {"clip": 0.0}]
 )
@@ -144,6 +231,7 @@ def test_so_does_a_step_with_other_settings(train):
     training_on_meta("cato", problem, **train).step()
 
 
+@pytest.mark.usefixtures("no_autocast")
 def test_a_number_that_is_read_in_a_step_is_found(monkeypatch):
     """The tests above can fail."""
     training = training_on_meta("cato", MESH)
@@ -173,6 +261,25 @@ def test_the_loop_reads_losses_now_and_then_only(config_with, monkeypatch, tmp_p
         [{k: v for k, v in line.items() if "second" not in k} for line in log] for log in logs
     ]
     assert timeless[0] == timeless[1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_bf16", "train", "expected"),
+    [
+        ("cuda", True, {}, ("bf16-mixed", True)),
+        ("cuda", False, {}, ("32-true", True)),
+        ("cuda", True, {"precision": "32-true", "compile": False}, ("32-true", False)),
+        ("cuda", True, {"mesh_parallel": 2}, ("bf16-mixed", False)),
+        ("cpu", True, {}, ("32-true", False)),
+    ],
+)
+def test_gpus_compile_and_take_bf16_where_they_have_it(
+    monkeypatch, kind, has_bf16, train, expected
+):
+    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda: has_bf16)
+    monkeypatch.setattr(devices, "find_spec", lambda name: name)
+    config = settings("cato", GRID, **train).train
+    assert (devices.precision_of(config, kind), devices.is_compiled(config, kind)) == expected
 
 
 def test_a_bad_step_is_undone_and_so_are_all_after_it():
