@@ -1,5 +1,6 @@
 """A small part of the campaign of mutated files, and files made to do harm."""
 
+import time
 import warnings
 import zipfile
 
@@ -11,6 +12,7 @@ from cato import sandbox
 from cato.errors import InputError
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import open_user_data, read_samples
+from tools.hostile import verdicts
 from tools.hostile.mutated_files import FORMATS, attacks
 from tools.hostile.verdicts import VERDICTS, run_attacks
 
@@ -39,6 +41,24 @@ def test_verdicts_tell_good_from_bad(tmp_path):
     counts = run_attacks(bad, 60)
     found = [counts[name] for name in VERDICTS]
     assert found == [1, 0, 1, 1, 1, 0]  # correct, -, wrong, a traceback, a crash, -
+
+
+@pytest.mark.slow
+def test_a_hang_counts_if_it_comes_again(tmp_path, monkeypatch):
+    monkeypatch.setattr(verdicts, "HANG", 5.0)
+    first = ("", print, ())
+    stalls = [("", stall, (tmp_path / f"{times}", times)) for times in (1, 2)]
+    counts = run_attacks([first, *stalls], 600)
+    assert (counts["correct"], counts["hangs"]) == (2, 1)
+
+
+def stall(folder, times):
+    """Hang in the first calls."""
+    folder.mkdir(exist_ok=True)
+    calls = len(list(folder.iterdir()))
+    (folder / f"{calls}").touch()
+    if calls < times:
+        time.sleep(1000)
 
 
 def crash(_):

@@ -6,6 +6,7 @@ take seconds, which is too slow for hundreds of attacks and too coarse to aim at
 Exact system calls are found and hit with strace, where it is installed.
 """
 
+import faulthandler
 import json
 import os
 import re
@@ -22,7 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
+from cato.processes import slowness
 from tools.results import ROOT
+
+LIMIT_SECONDS = 300  # A command that takes longer, in proportion to the load, is aborted.
 
 CALLS = (
     *("openat", "write", "pwrite64", "ftruncate", "fsync"),
@@ -193,8 +197,7 @@ def _serve() -> None:
     for line in sys.stdin:
         question = json.loads(line)
         if "wait" in question:
-            _, status = os.waitpid(question["wait"], 0)
-            answer = os.waitstatus_to_exitcode(status)
+            answer = _exit_code(question["wait"])
         else:
             answer = os.fork()
             if not answer:
@@ -204,9 +207,23 @@ def _serve() -> None:
         print(answer, flush=True)
 
 
+def _exit_code(process: int) -> int:
+    """Wait for a child. One that hangs is aborted, and writes where it hung to its log."""
+    until = time.monotonic() + slowness() * LIMIT_SECONDS
+    while not (ended := os.waitpid(process, os.WNOHANG))[0]:
+        if time.monotonic() > until:
+            os.kill(process, signal.SIGABRT)
+            ended = os.waitpid(process, 0)
+            break
+        time.sleep(0.005)
+    return os.waitstatus_to_exitcode(ended[1])
+
+
 def _run(question: dict[str, Any]) -> None:
     """A command, in a child."""
     from cato.cli import main
+
+    faulthandler.enable()
 
     log = os.open(Path(question["logs"]) / str(os.getpid()), os.O_CREAT | os.O_WRONLY)
     for stream, target in ((0, os.open(os.devnull, os.O_RDONLY)), (1, log), (2, log)):

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import torch
 from safetensors.torch import load_file
@@ -22,13 +23,16 @@ SETTINGS = [
 """Four steps per epoch, and a checkpoint after every step."""
 
 
-def write_user_data(path: Path) -> None:
-    """A file of 120 samples on a 4 × 5 grid; enough validation samples for a band."""
+def write_user_data(folder: Path) -> None:
+    """120 samples on a 4 × 5 grid as user.npz and user.h5; enough validation samples for a band."""
     rng = np.random.default_rng(0)
     coords = np.stack(np.meshgrid(np.arange(4.0), np.arange(5.0), indexing="ij"), axis=-1)
     inputs = rng.random((120, 4, 5, 1))
     targets = 1 + inputs + 0.1 * rng.random(inputs.shape)
-    np.savez(path, coords=coords, inputs=inputs, targets=targets)
+    arrays = {"coords": coords, "inputs": inputs, "targets": targets}
+    np.savez(folder / "user.npz", **arrays)
+    with h5py.File(folder / "user.h5", "w") as file:  # for streaming
+        file.update(arrays)
 
 
 def train_words(data: Path, out: Path, seed: int = 0, steps: int = STEPS, *more: str) -> list[Any]:
@@ -74,10 +78,10 @@ def _is_orphan(weights: Path) -> bool:
 
 @contextlib.contextmanager
 def workshop() -> Iterator[Path]:
-    """A temporary folder with user.npz, as the working folder."""
+    """A temporary folder with user.npz and user.h5, as the working folder."""
     before, memory = Path.cwd(), Path("/dev/shm")  # where no disk has to be waited for
     with tempfile.TemporaryDirectory(dir=memory if memory.exists() else None) as folder:
-        write_user_data(Path(folder) / "user.npz")
+        write_user_data(Path(folder))
         os.chdir(folder)
         try:
             yield Path(folder)

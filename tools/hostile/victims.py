@@ -53,8 +53,8 @@ class Victim:
 
     def __init__(self, kind: str, folder: Path, launcher: Launcher) -> None:
         self.kind, self.folder, self.launcher = kind, folder, launcher
-        self.data, self.target = folder / "user.npz", folder / "target"
-        self.source = folder / "source"
+        self.data = folder / ("user.h5" if STREAMED[0] in self._more else "user.npz")
+        self.target, self.source = folder / "target", folder / "source"
         self.first = 0  # Rank of two processes that is killed first.
         self.calls: list[Call] = []
         if not self.source.exists():  # a finished run, to extend, evaluate and export
