@@ -9,6 +9,10 @@ class InputError(ValueError):
     """
 
 
+class ClusterError(InputError):
+    """A cluster cannot be used, or is lost; what is finished is kept."""
+
+
 class Diverged(InputError):
     """The loss or gradient of a training is not finite any more."""
 

@@ -100,6 +100,14 @@ def _create_locked(path: Path, is_folder: bool) -> tuple[Path, int]:
         os.close(handle)
 
 
+def rename_durably(source: Path, target: Path) -> None:
+    """Rename a file in its folder; content and name are on disk (fsync) when it returns."""
+    with _descriptor(source) as handle, _descriptor(target.parent) as folder:
+        os.fsync(handle)
+        source.replace(target)
+        os.fsync(folder)
+
+
 def _rename_to_new(temporary: Path, path: Path) -> None:
     """Rename a file; raise if the new name exists, also if it appears at the same moment."""
     try:

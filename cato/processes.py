@@ -1,6 +1,6 @@
 """Worker processes, on loky: `map_unordered` for many small tasks, `Worker` for one job at a time.
 
-    for task, result in map_unordered(function, tasks, num_workers=4): ...
+    for task, result in LocalWorkers(4).map_unordered(function, tasks): ...
     with Worker() as worker:                                      a process kept between calls
         result = worker.run(function, *arguments, timeout=60)     worker.kill() cancels it
 
@@ -24,12 +24,14 @@ import threading
 import time
 import traceback
 import warnings
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, as_completed
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from multiprocessing import resource_tracker
-from typing import Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar, runtime_checkable
 
+from loky import cpu_count
 from loky.process_executor import BrokenProcessPool, ProcessPoolExecutor, ShutdownExecutorError
 
 from cato.errors import InputError
@@ -51,6 +53,33 @@ class WorkerDied(RuntimeError):
     """A worker process was killed or crashed before its call had finished."""
 
 
+@runtime_checkable
+class Slot(Protocol):
+    """Runs one call at a time in a process of its own; see `Worker`."""
+
+    def run(self, function: Callable[..., Result], *arguments: Any) -> Result: ...
+
+    def terminate(self) -> None: ...
+
+    def kill(self) -> None: ...
+
+
+@runtime_checkable
+class Workers(Protocol):
+    """Where calls run: on this machine (`LocalWorkers`) or a cluster (`cato.cluster.Cluster`)."""
+
+    def map_unordered(
+        self, function: Callable[..., Result], tasks: Iterable[Task]
+    ) -> Generator[tuple[Task, Result], None, None]:
+        """Call `function(*task)` for all tasks; yield (task, result) in order of completion.
+
+        The first failure ends everything. Closing the generator kills the calls under way.
+        """
+
+    def slots(self, num_jobs: int) -> Sequence[Slot]:
+        """For long jobs of which one may fail and others not; as many as can run at a time."""
+
+
 def slowness() -> float:
     """How many times slower than on an idle machine a process is now, by the load; at least 1."""
     if not hasattr(os, "getloadavg"):  # Windows
@@ -58,26 +87,40 @@ def slowness() -> float:
     return max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
-def map_unordered(
-    function: Callable[..., Result], tasks: Iterable[Task], num_workers: int
-) -> Generator[tuple[Task, Result], None, None]:
-    """Call `function(*task)` for all tasks; yield (task, result) in order of completion.
+@dataclass(frozen=True)
+class LocalWorkers:
+    """A number of processes of this machine."""
 
-    The first failure ends everything. Closing the generator kills the workers, in mid-call.
-    """
-    tasks = list(tasks)
-    if not tasks:
-        return
-    executor = _executor(min(num_workers, len(tasks)))
-    try:
-        with _sigint_blocked():
-            futures = {executor.submit(_call, function, task): task for task in tasks}
-        for future in as_completed(list(futures)):
-            yield futures.pop(future), future.result()
-    except BrokenProcessPool as error:
-        raise WorkerDied(_died(function)) from error
-    finally:
-        executor.shutdown(kill_workers=True)
+    count: int
+
+    def map_unordered(
+        self, function: Callable[..., Result], tasks: Iterable[Task]
+    ) -> Generator[tuple[Task, Result], None, None]:
+        """See `Workers`."""
+        tasks = list(tasks)
+        if not tasks:
+            return
+        executor = _executor(min(self.count, len(tasks)))
+        try:
+            with _sigint_blocked():
+                futures = {executor.submit(_call, function, task): task for task in tasks}
+            for future in as_completed(list(futures)):
+                yield futures.pop(future), future.result()
+        except BrokenProcessPool as error:
+            raise WorkerDied(_died(function)) from error
+        finally:
+            executor.shutdown(kill_workers=True)
+
+    def slots(self, num_jobs: int) -> "list[Worker]":
+        """See `Workers`."""
+        return [Worker() for _ in range(min(self.count, num_jobs))]
+
+
+def workers_from(workers: int | Workers | None) -> Workers:
+    """The workers, or that many processes of this machine; one per core by default."""
+    if isinstance(workers, Workers):
+        return workers
+    return LocalWorkers(cpu_count() if workers is None else workers)
 
 
 class Worker:

@@ -68,6 +68,8 @@ class Run:
     """Folder of the results."""
     workers: int | None = None
     """Trainings at a time, one thread each; one per core by default."""
+    cluster: str | None = None
+    """Generate and train on a Dask cluster: the address of its scheduler, or `local`."""
     json: bool = False
     """Print one JSON object."""
 

@@ -12,9 +12,11 @@ from typing import Any
 import torch
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
+from cato.cluster import workers_of
 from cato.data.generate import covering, generate_file
 from cato.errors import InputError
 from cato.models.registry import MODELS, default_model, model_class
+from cato.processes import Workers
 from cato.runs.folder import Run
 from cato.runs.load import data_spec
 from cato.runs.settings import Changes, RunConfig, build_settings
@@ -33,7 +35,17 @@ TRIALS = Path("results")
 """Results of experiments with overridden entries."""
 OURS = ("cato", "cato_pc")
 """The paper's models."""
-TRAINING = ("benchmarks", "scale", "seeds", "share", "minutes", "data", "runs", "workers")
+TRAINING = (
+    "benchmarks",
+    "scale",
+    "seeds",
+    "share",
+    "minutes",
+    "data",
+    "runs",
+    "workers",
+    "cluster",
+)
 OPTIONS = {
     "compare": ("models", "rivals", "extrapolate", "best", "variants", *TRAINING),
     "ablation": ("questions", "change_seeds", *TRAINING),
@@ -72,6 +84,7 @@ class Experiment:
         runs: Folder of the run folders and measurements; a killed experiment resumes there.
         out: Folder of the results.
         workers: Trainings at a time, one thread each; one per core by default.
+        cluster: Address of a Dask scheduler, or `local`, to generate and train there.
     """
 
     name: str
@@ -101,6 +114,7 @@ class Experiment:
     runs: Path = RUNS
     out: Path = TRIALS
     workers: int | None = None
+    cluster: str | None = None
 
     def __post_init__(self) -> None:
         if not self.seeds or len(set(self.seeds)) < len(self.seeds):
@@ -228,23 +242,24 @@ class Experiment:
             shorter: By job, the finished job that it extends.
             need_weights: Train again what was trained on another machine.
         """
-        self._generate_data(jobs.values())
-        if self.minutes:
-            if torch.cuda.is_available():
-                raise InputError(
-                    "equal time is measured on one CPU thread; hide the GPUs with "
-                    "CUDA_VISIBLE_DEVICES= or leave --minutes out"
-                )
-            (minutes,) = self.minutes
-            jobs = in_equal_time(jobs, minutes, self.kept, self.workers)
         kept = self.kept / KEPT
-        return run_jobs(jobs, self.runs, self.workers, self.name, shorter, kept, need_weights)
+        with workers_of(self.workers, self.cluster) as workers:
+            self._generate_data(jobs.values(), workers)
+            if self.minutes:
+                if torch.cuda.is_available():
+                    raise InputError(
+                        "equal time is measured on one CPU thread; hide the GPUs with "
+                        "CUDA_VISIBLE_DEVICES= or leave --minutes out"
+                    )
+                (minutes,) = self.minutes
+                jobs = in_equal_time(jobs, minutes, self.kept, self.workers)
+            return run_jobs(jobs, self.runs, workers, self.name, shorter, kept, need_weights)
 
-    def _generate_data(self, jobs: Iterable[RunConfig]) -> None:
+    def _generate_data(self, jobs: Iterable[RunConfig], workers: int | Workers | None) -> None:
         """Generate missing data; whole scales first, because smaller sets are parts of them."""
         specs = {data_spec(config) for config in jobs}
         for spec in sorted(specs, key=lambda spec: (spec.count is not None, spec.file_name)):
-            generate_file(covering(spec, self.data), self.data, self.workers)
+            generate_file(covering(spec, self.data), self.data, workers)
 
     def record(self, finished: Mapping[str, Run]) -> dict[str, Any]:
         """Settings and training minutes for the results file, of extended runs what they added."""
@@ -287,7 +302,7 @@ def load(name: str, **overrides: Any) -> Experiment:
         raise InputError(f"{name} has no --{unused[0].replace('_', '-')}; leave it out")
     if {"share", "minutes"} & set(given):
         entries = {key: v for key, v in entries.items() if key not in ("share", "minutes")}
-    is_trial = any(key not in places for key in given)
+    is_trial = any(key not in (*places, "cluster") for key in given)
     entries["out"] = (TRIALS if is_trial else RESULTS) / name
     types = {field.name: field.type for field in fields(Experiment)}
     merged: dict[str, Any] = entries | given

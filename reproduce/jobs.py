@@ -1,4 +1,6 @@
-"""A queue of trainings: one process and one thread at a time, resumable, a failure stops no other.
+"""A queue of trainings: one process and one thread each, resumable, a failure stops no other.
+
+They run on this machine or on a cluster, whose machines share the folders of runs and data.
 
 A job is a run folder. Finished jobs are kept; those that were stopped or killed resume from their
 checkpoint. If the queue itself is killed, its jobs save and end.
@@ -25,13 +27,13 @@ from threading import Lock
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from loky import cpu_count
+from filelock import FileLock, Timeout
 
-from cato.errors import Diverged, InputError, Interrupted
+from cato.errors import ClusterError, Diverged, InputError, Interrupted
 from cato.files import atomic_folder, read_json, write_json
-from cato.processes import Worker
+from cato.processes import Slot, Workers, workers_from
 from cato.progress import progress_bar
-from cato.runs.folder import LOG, RECORD, Run, copy_run, open_run
+from cato.runs.folder import LOCK, LOG, RECORD, Run, copy_run, open_run
 from cato.runs.settings import RunConfig, run_config
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from cato.surrogate import Surrogate
 
 POLL_SECONDS = 0.5
+SECONDS_TO_SAVE = 60
 RESULT = "job.json"
 """In the run folder of a finished job: its figures on the test split, and the error of ∇u."""
 KEPT = "trainings.json"
@@ -50,7 +53,7 @@ _keeping = Lock()
 def run_jobs(
     jobs: Mapping[str, RunConfig],
     folder: Path,
-    workers: int | None,
+    workers: int | Workers | None,
     label: str,
     shorter: Mapping[str, str] = MappingProxyType({}),
     kept: Path | None = None,
@@ -61,7 +64,7 @@ def run_jobs(
     Args:
         jobs: Settings by name.
         folder: Folder of the run folders.
-        workers: Jobs at a time; one per core by default.
+        workers: Jobs at a time, one per core by default, or a cluster, which gets all jobs.
         label: Of the progress bar.
         shorter: By job, the finished job that it extends; all others are trained from scratch.
         kept: File of the finished jobs, see `KEPT`; not kept without it.
@@ -76,11 +79,11 @@ def run_jobs(
     for name, config in jobs.items():
         _require_same_settings(folder / name, config)
     waiting = [name for name in jobs if not is_done(folder / name)]
-    processes = [Worker() for _ in range(workers or cpu_count())]
-    idle: SimpleQueue[Worker] = SimpleQueue()  # kept between jobs: PyTorch takes long to import
-    for process in processes:
-        idle.put(process)
-    pool = ThreadPoolExecutor(len(processes))
+    slots = workers_from(workers).slots(max(1, len(waiting)))
+    idle: SimpleQueue[Slot] = SimpleQueue()  # kept between jobs: PyTorch takes long to import
+    for slot in slots:
+        idle.put(slot)
+    pool = ThreadPoolExecutor(len(slots))
     try:
         futures = {
             name: pool.submit(_run_job, idle, folder / name, jobs[name], shorter.get(name), kept)
@@ -88,18 +91,18 @@ def run_jobs(
         }
         with progress_bar(label, len(jobs)) as bar:
             while not all(future.done() for future in futures.values()):
-                bar(_completed(jobs, folder, futures), _underway(futures))
+                bar(_completed(jobs, folder, futures), _underway(futures, folder))
                 time.sleep(POLL_SECONDS)
-            bar(_completed(jobs, folder, futures), _underway(futures))
+            bar(_completed(jobs, folder, futures), _underway(futures, folder))
     except KeyboardInterrupt:
         raise Interrupted("stopped; the same command resumes") from None
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
-        for process in processes:
-            process.terminate()  # jobs that still run save and end
+        for slot in slots:
+            slot.terminate()  # jobs that still run save and end
         pool.shutdown()
-        for process in processes:
-            process.kill()
+        for slot in slots:
+            slot.kill()
     if failed := [name for name, future in futures.items() if not future.result()]:
         raise InputError(
             f"{len(failed)} of {len(jobs)} jobs failed ({', '.join(failed)}), the others are kept; "
@@ -168,7 +171,7 @@ def _require_same_settings(folder: Path, config: RunConfig) -> None:
 
 
 def _run_job(
-    idle: "SimpleQueue[Worker]",
+    idle: "SimpleQueue[Slot]",
     folder: Path,
     config: RunConfig,
     shorter: str | None,
@@ -176,10 +179,15 @@ def _run_job(
 ) -> bool:
     """Run a job in an idle process; whether it finished. Its log says why it did not."""
     folder.parent.mkdir(parents=True, exist_ok=True)
-    process = idle.get()
-    with suppress(InputError, RuntimeError):
-        process.run(train_job, folder, config.to_dict(), shorter)
-    idle.put(process)
+    slot = idle.get()
+    try:
+        slot.run(train_job, str(folder), config.to_dict(), shorter)
+    except ClusterError:
+        raise
+    except (InputError, RuntimeError):
+        pass
+    finally:
+        idle.put(slot)
     if is_done(folder) and kept is not None:
         keep(open_run(folder), kept)
     return is_done(folder)
@@ -205,22 +213,26 @@ def _share(folder: Path, config: RunConfig) -> float:
     return 0.0
 
 
-def _underway(futures: Mapping[str, Future[bool]]) -> str:
-    running = [name for name, future in futures.items() if future.running()]
+def _underway(futures: Mapping[str, Future[bool]], folder: Path) -> str:
+    """The jobs that run; raises if the cluster is lost."""
+    waiting = [name for name, future in futures.items() if future.running()]
+    running = [name for name in waiting if log_of(folder / name).exists()]
     failed = sum(future.done() and not future.result() for future in futures.values())
     return ", ".join(running) + (f"; {failed} failed" if failed else "")
 
 
-def train_job(folder: Path, settings: dict[str, Any], shorter: str | None) -> None:
+def train_job(name: str, settings: dict[str, Any], shorter: str | None) -> None:
     """One job, in a worker process: train, extend or resume, then read the test split once.
 
     A training that diverges would do so again, so its best checkpoint before that is its result,
     and that of the longer jobs that would have extended it.
     """
+    folder = Path(name)
     with log_of(folder).open("w") as log:
         for stream in (sys.stdout, sys.stderr):
             os.dup2(log.fileno(), stream.fileno())
     try:
+        _wait_for_the_last(folder)
         start = None if shorter is None else open_run(folder.with_name(shorter))
         _train_and_evaluate(folder, run_config(settings, "job"), start)
     except Interrupted as stopped:
@@ -228,6 +240,13 @@ def train_job(folder: Path, settings: dict[str, Any], shorter: str | None) -> No
     except Exception:
         traceback.print_exc()
         raise
+
+
+def _wait_for_the_last(folder: Path) -> None:
+    """A job of a cluster begins again elsewhere while what was left of it is still being saved."""
+    if folder.exists():
+        with suppress(Timeout), FileLock(folder / LOCK, timeout=SECONDS_TO_SAVE):
+            pass
 
 
 def _train_and_evaluate(folder: Path, config: RunConfig, shorter: Run | None) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cato.errors import InputError
-from cato.processes import ONE_THREAD, Worker, WorkerDied, map_unordered
+from cato.processes import ONE_THREAD, LocalWorkers, Worker, WorkerDied
 
 
 def run_alone(function, *arguments):
@@ -95,9 +95,9 @@ def workers_in(folder: Path) -> list[int]:
 
 
 def test_tasks_and_results() -> None:
-    found = dict(map_unordered(square, [(k,) for k in range(20)], num_workers=2))
+    found = dict(LocalWorkers(2).map_unordered(square, [(k,) for k in range(20)]))
     assert found == {(k,): k * k for k in range(20)}
-    assert list(map_unordered(square, [], num_workers=2)) == []
+    assert list(LocalWorkers(2).map_unordered(square, [])) == []
 
 
 def test_what_holds_for_every_worker(capfd: pytest.CaptureFixture[str]) -> None:
@@ -117,7 +117,7 @@ def test_errors_of_users_pass_and_others_keep_their_traceback() -> None:
     with pytest.raises(RuntimeError, match=r"(?s)fail failed.*Traceback.*Unpicklable: this breaks"):
         run_alone(fail)
     with pytest.raises(InputError, match="all of them"):
-        list(map_unordered(refuse, [("all of them",)] * 3, num_workers=2))
+        list(LocalWorkers(2).map_unordered(refuse, [("all of them",)] * 3))
 
 
 def test_killed_worker() -> None:
@@ -126,7 +126,7 @@ def test_killed_worker() -> None:
             worker.run(die)
         assert worker.run(square, 3) == 9, "the next call has a new process"
     with pytest.raises(WorkerDied):
-        list(map_unordered(die, [(k,) for k in range(3)], num_workers=2))
+        list(LocalWorkers(2).map_unordered(die, [(k,) for k in range(3)]))
 
 
 def test_worker_is_kept_between_calls_and_ends_with_its_block() -> None:
@@ -172,14 +172,14 @@ def test_kill_from_another_thread(tmp_path: Path) -> None:
 
 
 def test_closing_a_map_kills_in_mid_call(tmp_path: Path) -> None:
-    results = map_unordered(save_on_sigterm, [(tmp_path,)], num_workers=1)
+    results = LocalWorkers(1).map_unordered(save_on_sigterm, [(tmp_path,)])
     thread = threading.Thread(target=lambda: list(results))
     thread.start()
     wait_for(lambda: workers_in(tmp_path))
     os.kill(workers_in(tmp_path)[0], signal.SIGTERM)
     thread.join(timeout=10)
     assert (tmp_path / "saved").exists()
-    sleeping = map_unordered(tell_or_return, [(tmp_path, 0), (tmp_path, 1)], num_workers=2)
+    sleeping = LocalWorkers(2).map_unordered(tell_or_return, [(tmp_path, 0), (tmp_path, 1)])
     next(sleeping)
     wait_for(lambda: len(workers_in(tmp_path)) == 2)
     sleeping.close()
@@ -205,11 +205,11 @@ def test_terminated_function_may_save(tmp_path: Path) -> None:
 SCRIPT = """
 import sys
 from pathlib import Path
-from cato.processes import map_unordered
+from cato.processes import LocalWorkers
 from tests.test_processes import {function}
 print("main script", flush=True)
 try:
-    list(map_unordered({function}, [(Path(sys.argv[1]),)] * 2, num_workers=2))
+    list(LocalWorkers(2).map_unordered({function}, [(Path(sys.argv[1]),)] * 2))
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """

@@ -83,13 +83,17 @@ class Generate(Command):
     splits: tuple[str, ...] = ("train", "validation", "test")  # Splits to generate.
     workers: int | None = None
     """Worker processes; one per core by default. Samples do not depend on it."""
+    cluster: str | None = None
+    """Solve on a Dask cluster: the address of its scheduler, or `local` to start one here."""
     out: Path = Path("data")  # Folder of the file.
 
     def run(self) -> None:
+        from cato.cluster import workers_of
         from cato.data.generate import generate_file
 
         specs = self.specs()  # all validated before the first is generated
-        rows = [self._described(generate_file(spec, self.out, self.workers)) for spec in specs]
+        with workers_of(self.workers, self.cluster) as workers:
+            rows = [self._described(generate_file(spec, self.out, workers)) for spec in specs]
         if self.benchmark == "all":
             show_rows("generated", rows, self.json)
         else:

@@ -1,6 +1,7 @@
 """Generating one sample reproducibly: split and index determine all its random numbers."""
 
 import hashlib
+import io
 import json
 from typing import NamedTuple
 
@@ -31,6 +32,21 @@ class AcceptedSample(NamedTuple):
             "diagnostics": np.array(list(sample.diagnostics.values()), np.float64),
         }
         return row if sample.coords is None else row | {"coords": sample.coords}
+
+    def to_bytes(self) -> bytes:
+        """As a NumPy archive, which a worker sends."""
+        archive, names = io.BytesIO(), np.array(list(self.sample.diagnostics), np.str_)
+        np.savez(archive, allow_pickle=False, names=names, **self.arrays())
+        return archive.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes) -> "AcceptedSample":
+        """The sample of an archive."""
+        with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+            names, values = arrays["names"].tolist(), arrays["diagnostics"].tolist()
+            diagnostics = dict(zip(names, values, strict=True))
+            sample = Sample(arrays["inputs"], arrays["targets"], arrays.get("coords"), diagnostics)
+            return cls(sample, int(arrays["attempts"]))
 
 
 def sample_rng(

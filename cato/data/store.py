@@ -8,13 +8,20 @@
 
 The header contains the checksums of every split's checksums and of the shared coordinates, and the
 file that of the header, so that no stored number can change unnoticed.
+
+A file is filled under another name, one sample at a time, in any order. Its structure is written
+first and never changes: samples are written to their places past the HDF5 library, which cannot
+open a file again whose writer was killed. The checksum of a sample says whether it is there.
 """
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +35,12 @@ from cato.data.sampling import AcceptedSample
 from cato.data.spec import DataSpec
 from cato.data.watch import Watch
 from cato.errors import InputError
+from cato.files import BLANK, rename_durably
 from cato.problem import Problem
 
 FORMAT = "cato data"
 VERSION = 1
+HEAD_BYTES = 2**16  # The attributes are before that place of a file.
 
 
 @dataclass(frozen=True)
@@ -55,42 +64,182 @@ class Stored:
     splits: dict[str, StoredSplit]
 
 
+Task = tuple[str, int]
+"""Split and index of a sample."""
+BLANK_HEADER = 64 * "-"
+"""Stands for the checksum of the header of a file that is being filled."""
+
+
 def write_store(path: Path, spec: DataSpec, drawn: Iterable[AcceptedSample]) -> None:
     """Write a file atomically from samples in the order of `spec.tasks`."""
-    coords = spec.definition.coords(spec.parameters)
-    checksums = {split: np.zeros((n, 32), np.uint8) for split, n in spec.counts.items()}
-    diagnostics: tuple[str, ...] = ()
-    with new_hdf5(path, libver="v110") as file:
-        for (split, index), item in zip(spec.tasks, drawn, strict=True):
-            diagnostics = diagnostics or tuple(item.sample.diagnostics)
-            assert tuple(item.sample.diagnostics) == diagnostics, "all have the same diagnostics"
-            row = item.arrays()
-            for name, value in row.items():
-                if index == 0:
-                    file.create_dataset(
-                        f"{split}/{name}", (spec.counts[split], *value.shape), value.dtype
-                    )
-                file[f"{split}/{name}"][index] = value
-            checksums[split][index] = _checksum(row)
-        for split, rows in checksums.items():
-            file[f"{split}/sha256"] = rows
-        if coords is not None:
-            file["coords"] = coords
+    store = UnfinishedStore(path, spec)
+    store.remove()
+    try:
+        for task, sample in zip(spec.tasks, drawn, strict=True):
+            store.write(*task, sample)
+        store.finish()
+    finally:
+        store.remove()
+
+
+class UnfinishedStore:
+    """The future file `target` while one process at a time fills it under another name."""
+
+    def __init__(self, target: Path, spec: DataSpec) -> None:
+        self.path = target.with_name(f"{target.stem}-{spec.key}.unfinished")
+        self._target, self._spec = target, spec
+
+    def finished(self) -> set[Task]:
+        """The samples that are there and intact. A file that cannot be continued is started anew.
+
+        Call it once, before the first `write`.
+        """
+        try:
+            if self._header["identity"] == self._spec.identity:
+                with self.path.open("rb", buffering=0) as file:
+                    tasks = self._spec.tasks
+                    return {task for task in tasks if self._is_intact(file.fileno(), *task)}
+        except (OSError, KeyError, ValueError, RuntimeError):
+            pass
+        self.remove()
+        return set()
+
+    @property
+    def disk_bytes(self) -> int:
+        """Bytes on the disk."""
+        return 512 * self.path.stat().st_blocks if self.path.exists() else 0
+
+    def remove(self) -> None:
+        """Remove the file; another process may be doing the same."""
+        self.path.unlink(missing_ok=True)
+        for known in ("_header", "_places"):
+            self.__dict__.pop(known, None)
+
+    def write(self, split: str, index: int, accepted: AcceptedSample) -> None:
+        """Write a sample to its place; the first one creates the file."""
+        row = accepted.arrays()
+        names = list(accepted.sample.diagnostics)
+        with _writing(self._target):
+            if not self.path.exists():
+                self._create(names)
+            assert names == self._header["diagnostics"], "all have the same diagnostics"
+            with self.path.open("r+b", buffering=0) as file:
+                for name, array in (row | {"sha256": _checksum(row)}).items():
+                    self._write(file.fileno(), split, name, index, array)
+
+    def finish(self) -> None:
+        """Complete the header, after the last sample, and give the file its name."""
+        with self.path.open("rb", buffering=0) as file:
+            checksums = {
+                split: self._read(file.fileno(), split, "sha256", 0, count)
+                for split, count in self._spec.counts.items()
+            }
+        coords = self._spec.definition.coords(self._spec.parameters)
+        shared = {} if coords is None else {"coords": _sha256(coords)}
+        of_splits = {split: _sha256(rows) for split, rows in checksums.items()}
+        with _unfinished(self.path) as file:
+            before = file.attrs["header"], file.attrs["sha256"]
+        text = _header_text(self._header | {"checksums": of_splits | shared})
+        with _writing(self._target), self.path.open("r+b") as stream:
+            # The attributes, whose lengths do not change, are the first that the file holds.
+            head = stream.read(HEAD_BYTES + len(before[0].encode()))
+            for old, new in zip(before, (text, _sha256(text)), strict=True):
+                place = head.index(old.encode())
+                assert len(old.encode()) == len(new.encode())
+                os.pwrite(stream.fileno(), new.encode(), place)
+        with _writing(self._target):
+            rename_durably(self.path, self._target)
+
+    def _create(self, diagnostics: list[str]) -> None:
+        """A file with a place for every sample, which takes disk only when it is filled."""
+        coords = self._spec.definition.coords(self._spec.parameters)
         header = {
-            "identity": spec.identity,
-            "problem": spec.problem.to_dict(),
+            "identity": self._spec.identity,
+            "problem": self._spec.problem.to_dict(),
             "cato": __version__,
             "diagnostics": diagnostics,  # Names of the columns of each split's diagnostics.
             "own_coords": coords is None,  # Whether coordinates differ between samples.
             # Of each split's checksums of its samples, and of shared coordinates.
-            "checksums": {split: _sha256(rows) for split, rows in checksums.items()}
-            | ({} if coords is None else {"coords": _sha256(coords)}),
+            "checksums": dict.fromkeys(
+                [*self._spec.counts, *([] if coords is None else ["coords"])], BLANK
+            ),
         }
-        text = json.dumps(header, ensure_ascii=False)
-        file.attrs["format"] = FORMAT
-        file.attrs["version"] = VERSION
-        file.attrs["header"] = text
-        file.attrs["sha256"] = _sha256(text)
+        places = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        places.set_alloc_time(h5py.h5d.ALLOC_TIME_EARLY)
+        places.set_fill_time(h5py.h5d.FILL_TIME_NEVER)
+        with new_hdf5(self.path, libver="v110") as file:
+            file.attrs["header"] = _header_text(header)
+            file.attrs["sha256"] = BLANK_HEADER
+            file.attrs["format"] = FORMAT
+            file.attrs["version"] = VERSION
+            for split, count in self._spec.counts.items():
+                for name, (shape, dtype) in _layout(header, split, count).items():
+                    file.create_dataset(f"{split}/{name}", shape, dtype, dcpl=places)
+                file.create_dataset(f"{split}/sha256", (count, 32), np.uint8, dcpl=places)
+            if coords is not None:
+                file["coords"] = coords
+
+    @cached_property
+    def _header(self) -> dict[str, Any]:
+        with _unfinished(self.path) as file:
+            return json.loads(file.attrs["header"])
+
+    @cached_property
+    def _places(self) -> dict[tuple[str, str], tuple[int, np.dtype, tuple[int, ...]]]:
+        """Offset of the first row of every array, type and shape of a row."""
+        with _unfinished(self.path) as file:
+            found = {}
+            for split in self._spec.counts:
+                for name, data in file[split].items():
+                    offset = data.id.get_offset() if data.size else 0
+                    found[split, name] = (offset, data.dtype, data.shape[1:])
+            return found
+
+    def _write(self, file: int, split: str, name: str, index: int, array: np.ndarray) -> None:
+        first, dtype, shape = self._places[split, name]
+        assert (array.dtype, array.shape) == (dtype, shape), (name, array.dtype, array.shape)
+        content = memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b""
+        offset = first + index * array.nbytes
+        while len(content):
+            written = os.pwrite(file, content, offset)
+            content, offset = content[written:], offset + written
+
+    def _read(self, file: int, split: str, name: str, first: int, count: int) -> np.ndarray:
+        """Some rows of an array."""
+        offset, dtype, shape = self._places[split, name]
+        size = prod(shape) * dtype.itemsize
+        content = os.pread(file, count * size, offset + first * size)
+        return np.frombuffer(content, dtype).reshape(count, *shape)
+
+    def _is_intact(self, file: int, split: str, index: int) -> bool:
+        checksum = self._read(file, split, "sha256", index, 1)[0]
+        if not checksum.any():
+            return False
+        names = [name for part, name in self._places if part == split and name != "sha256"]
+        row = {name: self._read(file, split, name, index, 1)[0, ...] for name in names}
+        return np.array_equal(_checksum(row), checksum)
+
+
+def _header_text(header: dict[str, Any]) -> str:
+    return json.dumps(header, ensure_ascii=False)
+
+
+def _unfinished(path: Path) -> h5py.File:
+    return h5py.File(path, "r", locking=False)
+
+
+@contextmanager
+def _writing(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, InputError) as error:
+        reason = error if isinstance(error, OSError) else error.__cause__
+        if not isinstance(reason, OSError):
+            raise
+        raise InputError(
+            f"cannot write {target}: {reason.strerror or reason}. Nothing was overwritten and "
+            f"finished samples are kept; free some space and run the same command again"
+        ) from reason
 
 
 def read_header(path: Path, remedy: str) -> dict[str, Any]:

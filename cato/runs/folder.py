@@ -57,6 +57,7 @@ from cato.runs.provenance import commit, environment
 from cato.runs.settings import RunConfig, command_of, run_config
 
 FORMAT = 1
+LOCK = ".lock"
 RECORD, LOG, NEW = "run.json", "log.jsonl", ".new"
 IN_EVERY_LINE = ("epoch", "step", "validation", "learning_rate", "seconds")  # Numbers of the log.
 PRETRAINED = Path(__file__).resolve().parents[1] / "pretrained"
@@ -182,7 +183,7 @@ def claimed(folder: Path) -> Iterator[None]:
     missing = [path for path in (folder, *folder.parents) if not path.exists()]
     busy = f"another process ({{pid}}) is training in {folder}; wait or choose another --out"
     try:
-        with locked(folder / ".lock", busy):
+        with locked(folder / LOCK, busy):
             yield
     finally:
         with suppress(OSError):  # unless something was written

@@ -1,12 +1,14 @@
+import errno
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,12 +17,14 @@ import pytest
 from cato.benchmarks.contract import Rejected
 from cato.data import generate as module
 from cato.data import sampling as draw_module
-from cato.data.generate import SampleCache, generate, generate_file, solve_in_parallel
-from cato.data.sampling import AcceptedSample, generate_sample
+from cato.data import store as store_module
+from cato.data.generate import generate, generate_file
+from cato.data.sampling import generate_sample
 from cato.data.spec import DataSpec
-from cato.data.store import num_rejected, write_store
+from cato.data.store import UnfinishedStore, num_rejected, write_store
 from cato.errors import InputError
 from cato.files import digest
+from cato.processes import LocalWorkers
 
 Task = tuple[str, int]
 
@@ -40,6 +44,12 @@ def arrays(path: Path) -> dict[str, np.ndarray]:
     return found
 
 
+def kept_in(root: Path) -> set[Task]:
+    """The samples of an unfinished file; it is not changed."""
+    store = UnfinishedStore(root / LONG.file_name, LONG)
+    return store.finished() if store.path.exists() else set()
+
+
 @contextmanager
 def other_process(root: Path, *, num_samples: int) -> Iterator[subprocess.Popen]:
     """Another process that generates, once it has finished some samples."""
@@ -54,13 +64,12 @@ def other_process(root: Path, *, num_samples: int) -> Iterator[subprocess.Popen]
         # Jobs that a shell has put into the background ignore Ctrl-C, and so would their children.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
-    folder = SampleCache(root / LONG.file_name, LONG).folder
     try:
         deadline = time.monotonic() + 60
-        while len(list(folder.glob("*.part"))) < num_samples:
+        while len(kept_in(root)) < num_samples:
             assert process.poll() is None, "ended too early"
             assert time.monotonic() < deadline
-            time.sleep(0.002)
+            time.sleep(0.01)
         yield process
     finally:
         process.kill()
@@ -72,18 +81,22 @@ def solved(monkeypatch: pytest.MonkeyPatch) -> list[Task]:
     """The tasks that are really solved in a test."""
     tasks: list[Task] = []
 
-    def watched(cache: SampleCache, missing: Sequence[Task], num_workers: int) -> Iterator[None]:
-        tasks.extend(missing)
-        return solve_in_parallel(cache, missing, num_workers)
+    map_unordered = LocalWorkers.map_unordered
 
-    monkeypatch.setattr(module, "solve_in_parallel", watched)
+    def watched(self: LocalWorkers, function: Any, missing: list[Any]) -> Iterator[Any]:
+        tasks.extend(task[1:] for task in missing)
+        return map_unordered(self, function, missing)
+
+    monkeypatch.setattr(LocalWorkers, "map_unordered", watched)
     return tasks
 
 
 def test_two_workers_write_the_very_same_file(pristine: Path, tmp_path: Path) -> None:
     path = generate("darcy", "smoke", root=tmp_path, workers=2)
     assert digest(path) == digest(pristine)
-    assert [p.name for p in tmp_path.iterdir()] == [path.name], "cache and locks must be gone"
+    assert [p.name for p in tmp_path.iterdir()] == [path.name], (
+        "unfinished files and locks must be gone"
+    )
 
 
 def test_other_counts_and_splits_share_their_samples(pristine: Path, tmp_path: Path) -> None:
@@ -111,12 +124,10 @@ def test_kill_and_continue(pristine: Path, tmp_path: Path, solved: list[Task]) -
     with other_process(tmp_path, num_samples=3) as process:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    time.sleep(1)  # its worker may still be finishing one sample
-    cache = SampleCache(tmp_path / LONG.file_name, LONG)
-    kept = [task for task in LONG.tasks if cache.is_intact(*task)]
+    kept = kept_in(tmp_path)
     assert 3 <= len(kept) < len(LONG.tasks)
     path = generate_file(LONG, tmp_path, workers=2)
-    assert set(solved) == set(LONG.tasks) - set(kept), "finished samples must not be solved again"
+    assert set(solved) == set(LONG.tasks) - kept, "finished samples must not be solved again"
     whole, expected = arrays(path), arrays(pristine)
     for name in ("inputs", "targets", "sha256"):
         assert np.array_equal(whole[f"train/{name}"][:24], expected[f"train/{name}"])
@@ -130,35 +141,82 @@ def test_interrupt_keeps_finished_samples_and_says_so(tmp_path: Path) -> None:
         _, output = process.communicate(timeout=20)  # at once, not when all are solved
     kept = int(re.search(r"stopped: (\d+) of 316 samples are kept", output)[1])  # type: ignore[index]
     assert "the same command resumes" in output
-    cache = SampleCache(tmp_path / LONG.file_name, LONG)
-    assert kept == sum(cache.is_intact(*task) for task in LONG.tasks) >= 3
+    assert kept == len(kept_in(tmp_path)) >= 3
 
 
-def test_damaged_cache_is_solved_again(pristine: Path, tmp_path: Path, solved: list[Task]) -> None:
-    spec = DataSpec("darcy", "smoke", splits=("test",))
-    target = tmp_path / spec.file_name
-    cache = SampleCache(target, spec)
-    list(solve_in_parallel(cache, spec.tasks, 1))
-    cut, flipped, swapped, foreign = (("test", k) for k in (1, 2, 3, 4))
-    content = cache.path(*cut).read_bytes()
-    cache.path(*cut).write_bytes(content[: len(content) // 2])
-    content = bytearray(cache.path(*flipped).read_bytes())
-    content[len(content) // 2] ^= 1
-    cache.path(*flipped).write_bytes(content)
-    cache.path(*swapped).write_bytes(cache.path("test", 5).read_bytes())
-    other = SampleCache(target, DataSpec("darcy", "smoke", seed=1))
-    other.write(*foreign, cache.read(*foreign))
-    cache.path(*foreign).write_bytes(other.path(*foreign).read_bytes())
-    other.remove()
-    path = generate_file(spec, tmp_path, workers=1)
-    assert sorted(solved) == sorted([cut, flipped, swapped, foreign])
-    assert np.array_equal(arrays(path)["test/targets"], arrays(pristine)["test/targets"])
+def test_damaged_samples_are_solved_again(
+    pristine: Path, tmp_path: Path, solved: list[Task]
+) -> None:
+    target = tmp_path / SMOKE.file_name
+    store = UnfinishedStore(target, SMOKE)
+    left_out = ("test", 4)
+    for task in reversed(SMOKE.tasks):  # any order
+        if task != left_out:
+            store.write(*task, generate_sample(SMOKE, *task))
+    flipped, half_written = ("train", 3), ("validation", 0)
+    content = bytearray(store.path.read_bytes())
+    with h5py.File(store.path) as file:
+        content[file["train/targets"].id.get_offset() + 3 * 15 * 15 * 4 + 7] ^= 1
+        checksum = file["validation/sha256"].id.get_offset()
+    content[checksum : checksum + 32] = bytes(32)
+    store.path.write_bytes(content)
+    assert generate_file(SMOKE, tmp_path, workers=1) == target
+    assert sorted(solved) == sorted([left_out, flipped, half_written])
+    assert digest(target) == digest(pristine)
 
 
-def test_cache_file_damaged_at_the_last_moment_is_named(tmp_path: Path) -> None:
-    cache = SampleCache(tmp_path / SMOKE.file_name, SMOKE)
-    with pytest.raises(InputError, match=r"train-00003.part was damaged.*same command again"):
-        cache.read("train", 3)
+@pytest.mark.parametrize("size", [0, 100, 3000, 20000])
+def test_an_unfinished_file_that_is_cut_off_costs_only_time(
+    pristine: Path, tmp_path: Path, size: int
+) -> None:
+    store = UnfinishedStore(tmp_path / SMOKE.file_name, SMOKE)
+    for task in SMOKE.tasks[:5]:
+        store.write(*task, generate_sample(SMOKE, *task))
+    os.truncate(store.path, size)
+    assert digest(generate_file(SMOKE, tmp_path, workers=1)) == digest(pristine)
+
+
+@pytest.mark.parametrize("place", ["header", "checksum", "name"])
+def test_a_kill_while_the_file_gets_its_name(
+    pristine: Path, tmp_path: Path, monkeypatch, solved: list[Task], place: str
+) -> None:
+    """Whatever the header holds by then, the next call completes it and solves nothing again."""
+
+    def killed(*_: Any) -> None:
+        raise KeyboardInterrupt  # stands for SIGKILL: nothing is caught there
+
+    writes: list[int] = []
+
+    def pwrite(handle: int, content: bytes, offset: int) -> int:
+        if len(content) > 64 and content[:1] == b"{":
+            writes.append(offset)
+            if place == "header":
+                os_pwrite(handle, content[: len(content) // 2], offset)
+                killed()
+        elif writes and place == "checksum":
+            killed()
+        return os_pwrite(handle, content, offset)
+
+    os_pwrite = os.pwrite
+    with monkeypatch.context() as patch:
+        if place == "name":
+            patch.setattr(store_module, "rename_durably", killed)
+        patch.setattr(store_module.os, "pwrite", pwrite)
+        with pytest.raises(KeyboardInterrupt):
+            generate_file(SMOKE, tmp_path, workers=1)
+    assert not (tmp_path / SMOKE.file_name).exists()
+    solved.clear()
+    assert digest(generate_file(SMOKE, tmp_path, workers=1)) == digest(pristine)
+    assert not solved
+
+
+def test_an_unfinished_file_takes_the_disk_of_its_samples(tmp_path: Path) -> None:
+    spec = DataSpec("darcy", "small", count=200, splits=("train",))
+    store = UnfinishedStore(tmp_path / spec.file_name, spec)
+    store.write("train", 150, generate_sample(spec, "train", 150))
+    assert store.path.stat().st_size > spec.num_bytes
+    assert store.disk_bytes < spec.num_bytes / 10
+    assert store.finished() == {("train", 150)}
 
 
 def test_two_at_once(pristine: Path, tmp_path: Path) -> None:
@@ -206,29 +264,44 @@ def test_no_workers(tmp_path: Path) -> None:
         generate("darcy", "smoke", root=tmp_path, workers=0)
 
 
-class DeadlyCache(SampleCache):
-    """Kills the worker process that writes sample 1, as the kernel does when out of memory."""
-
-    def write(self, split: str, index: int, accepted: AcceptedSample) -> None:
-        if index == 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        super().write(split, index, accepted)
+def die(*_: Any) -> bytes:
+    """Ends its process as the kernel does when out of memory."""
+    os.kill(os.getpid(), signal.SIGKILL)
+    raise AssertionError
 
 
-def test_killed_worker_is_reported(tmp_path: Path) -> None:
-    cache = DeadlyCache(tmp_path / SMOKE.file_name, SMOKE)
-    with pytest.raises(InputError, match=r"killed, probably out of memory.*fewer --workers"):
-        list(solve_in_parallel(cache, [("train", 0), ("train", 1)], 1))
-    assert cache.is_intact("train", 0)
+def test_killed_worker_is_reported(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(module, "solve_sample", die)
+    match = r"killed or crashed, probably out of memory; 0 of 40 samples .*fewer.*\(--workers\)"
+    with pytest.raises(InputError, match=match):
+        generate_file(SMOKE, tmp_path, workers=1)
 
 
-def test_failure_inside_a_worker_is_passed_on(tmp_path: Path) -> None:
-    cache = SampleCache(tmp_path / SMOKE.file_name, SMOKE)
-    (cache.path("train", 0) / "in the way").mkdir(parents=True)
-    with pytest.raises(InputError, match="cannot write"):
-        list(solve_in_parallel(cache, [("train", 0)], 1))
+def test_failure_inside_a_worker_is_passed_on() -> None:
+    wrong = [({**vars(SMOKE), "scale": "huge"}, "train", 0)]
+    with pytest.raises(InputError, match="huge"):
+        list(LocalWorkers(1).map_unordered(module.solve_sample, wrong))
     with pytest.raises(RuntimeError, match="Traceback"):
-        list(solve_in_parallel(cache, [("no file can be called\0", 0)], 1))
+        list(LocalWorkers(1).map_unordered(module.solve_sample, [("no spec", "train", 0)]))
+
+
+def test_a_full_disk_keeps_finished_samples(tmp_path: Path, monkeypatch) -> None:
+    store, count = UnfinishedStore.write, []
+
+    def write(self: UnfinishedStore, *arguments: Any) -> None:
+        count.append(1)
+        if len(count) > 4:
+            monkeypatch.setattr(store_module.os, "pwrite", full)
+        store(self, *arguments)
+
+    def full(*_: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(UnfinishedStore, "write", write)
+    with pytest.raises(InputError, match=r"seed0-n300.h5: No space left.*samples are kept"):
+        generate_file(LONG, tmp_path, workers=1)
+    monkeypatch.undo()
+    assert len(kept_in(tmp_path)) == 4
 
 
 def test_workers_do_without_torch() -> None:
