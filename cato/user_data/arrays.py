@@ -77,6 +77,21 @@ def open_h5(path: Path) -> ArrayFile:
     return open_well(plain) or open_pdebench(plain) or plain
 
 
+def attributes_of(path: Path) -> dict[str, dict[str, Any]]:
+    """The attributes, numbers and texts, of the arrays of an HDF5 file, and of the file as ""."""
+    found: dict[str, dict[str, Any]] = {}
+
+    def visit(name: str, item: Any) -> None:
+        if not name or isinstance(item, h5py.Dataset):
+            values = {k: v for k, v in item.attrs.items() if np.asarray(v).dtype.kind in "fiuU"}
+            found[name] = {k: v if isinstance(v, str) else np.asarray(v) for k, v in values.items()}
+
+    with parse_errors(path, "HDF5"), open_hdf5(path) as file:
+        visit("", file)
+        file.visititems(visit)
+    return found
+
+
 def open_mat(path: Path) -> ArrayFile:
     """Open a MATLAB file. Vectors, which MATLAB stores as 1 × n or n × 1, get one axis."""
 
@@ -108,8 +123,15 @@ ARRAYS = {
 }
 
 
-def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    """Write arrays in the format of the path's suffix, atomically."""
+def save_arrays(
+    path: Path,
+    arrays: Mapping[str, np.ndarray],
+    attributes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> None:
+    """Write arrays in the format of the path's suffix, atomically.
+
+    `attributes` of arrays by name, and of the file as "", are for HDF5.
+    """
     suffix = path.suffix.lower()
     if suffix in TENSORS:
         save_tensors(path, dict(arrays))
@@ -120,6 +142,8 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
                 words = array.dtype.kind == "U"
                 values = array.astype(h5py.string_dtype()) if words else array
                 file.create_dataset(name, data=values, compression="gzip" if array.ndim else None)
+            for name, found in (attributes or {}).items():
+                file[name or "/"].attrs.update(found)
         return
     with atomic_write(path) as temporary, temporary.open("wb") as handle:
         if suffix == ".npz":

@@ -6,6 +6,7 @@ fields such as `U_predicted` with the dimensions of `U`. VTK has no writer for C
 Exodus writes to the disk itself, so that their predictions are a `.pvd` series.
 """
 
+import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -96,6 +97,11 @@ def _predicted(
                 data = block.cell_data if place == CELLS else block.point_data
                 data[short] = np.ascontiguousarray(array[start : start + size])
                 start += size
+                field = short.rpartition("_")[0]
+                if field in data:
+                    # The unit, and names of components.
+                    data.GetArray(short).CopyInformation(data.GetArray(field).GetInformation())
+                    data.GetArray(short).CopyComponentNames(data.GetArray(field))
         yield time, frame, values
 
 
@@ -134,7 +140,7 @@ def _foam(
             directories[float(path.name)] = path
         except ValueError:
             continue
-    text = (folder / "constant" / "polyMesh" / "boundary").read_text(errors="replace")
+    text = _foam_text(folder / "constant" / "polyMesh" / "boundary")
     patches = "\n".join(
         f"    {patch} {{ type {kind if kind in CONSTRAINTS else 'zeroGradient'}; }}"
         for patch, kind in _PATCH.findall(text)
@@ -151,8 +157,8 @@ def _foam(
             width = 1 if array.ndim == 1 else array.shape[1]
             if width not in FOAM_KINDS:
                 raise InputError(f"{source}: {field} has {width} components; OpenFOAM has no such")
-            original = directories[nearest] / field.rpartition("_")[0]
-            found = original.is_file() and _DIMENSIONS.search(original.read_text(errors="replace"))
+            original = directories.get(nearest, folder) / field.rpartition("_")[0]
+            found = _DIMENSIONS.search(_foam_text(original))
             kind = FOAM_KINDS[width]
             rows = array.reshape(len(array), width).tolist()
             words = "\n".join(
@@ -166,6 +172,14 @@ def _foam(
                 f"(\n{words}\n);\nboundaryField\n{{\n{patches}\n}}\n"
             )
     return files
+
+
+def _foam_text(path: Path) -> str:
+    """The text of an OpenFOAM file, which may be compressed; empty if there is none."""
+    packed = path.with_name(f"{path.name}.gz")
+    if packed.is_file():
+        return gzip.decompress(packed.read_bytes()).decode(errors="replace")
+    return path.read_text(errors="replace") if path.is_file() else ""
 
 
 def _suffix(mesh: Any) -> str:

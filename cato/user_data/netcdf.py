@@ -16,6 +16,7 @@ import numpy as np
 from cato.data.formats import open_hdf5
 from cato.errors import InputError
 from cato.sandbox import require_room
+from cato.user_data.attributes import inherited
 from cato.user_data.axes import SAMPLE, ArrayFile, parse_errors
 from cato.user_data.named import roles_of
 from cato.user_data.naming import Naming
@@ -80,7 +81,8 @@ def copy_netcdf(source: Path, naming: Naming, fields: "xarray.Dataset", name: st
     file = _with_fields(source, naming, fields)
     stream = io.BytesIO()
     with import_module("h5netcdf").File(stream, "w") as written:
-        file.dump_to_store(_xarray().backends.H5NetCDFStore(written))
+        store = _xarray().backends.H5NetCDFStore(written)
+        file.dump_to_store(store, unlimited_dims=file.encoding.get("unlimited_dims", ()))
     return {name: np.frombuffer(stream.getbuffer(), np.uint8)}
 
 
@@ -88,24 +90,38 @@ def copy_zarr(source: Path, naming: Naming, fields: "xarray.Dataset", name: str)
     """A copy of a store with more arrays."""
     zarr = import_module("zarr")
     group = _zarr_group(source)
+    version = group.metadata.zarr_format
+    is_consolidated = group.metadata.consolidated_metadata is not None
     memory: dict[str, Any] = {}
     store = zarr.storage.MemoryStore(memory)
     if open_zarr(source).dims:
         file = _with_fields(source, naming, fields)
-        file.to_zarr(store, mode="w", zarr_format=group.metadata.zarr_format, consolidated=False)
+        file.to_zarr(store, mode="w", zarr_format=version, consolidated=is_consolidated)
     else:
-        written = zarr.open_group(store, mode="w", zarr_format=group.metadata.zarr_format)
-        for array_name in open_zarr(source).shapes:
-            written.create_array(array_name, data=group[array_name][...])
+        written = zarr.open_group(
+            store, mode="w", zarr_format=version, attributes=dict(group.attrs)
+        )
+        for array_name in (shapes := open_zarr(source).shapes):
+            array = group[array_name]
+            written.create_array(
+                array_name, data=array[...], attributes=dict(array.attrs), chunks=array.chunks
+            )
         for field, variable in fields.data_vars.items():
-            written.create_array(str(field), data=variable.values)
+            original, _, what = str(field).rpartition("_")
+            attributes = inherited(group[original].attrs, what) if original in shapes else {}
+            written.create_array(str(field), data=variable.values, attributes=attributes)
+        if is_consolidated:
+            zarr.consolidate_metadata(store)
     return {
         f"{name}/{key}": np.frombuffer(value.to_bytes(), np.uint8) for key, value in memory.items()
     }
 
 
 def _with_fields(source: Path, naming: Naming, fields: "xarray.Dataset") -> "xarray.Dataset":
-    """A file with more variables, on its own dimensions and with the units of their fields."""
+    """A file with more variables, on its own dimensions and with the attributes of their fields.
+
+    Frames that are only some of the file's have the dimension `time_predicted` with their times.
+    """
     _, roles = roles_of(open_netcdf(source), naming, has_samples=SAMPLE in fields.dims)
     with _open(source) as file, parse_errors(source, "NetCDF"):
         require_room(file.nbytes, str(source))
@@ -116,13 +132,18 @@ def _with_fields(source: Path, naming: Naming, fields: "xarray.Dataset") -> "xar
         field, _, what = str(name).rpartition("_")
         for dim, size in variable.sizes.items():
             own = dims_of.get(str(dim).removesuffix(f"_{name}"), str(dim))
-            # Fewer frames than the file has need a dimension of their own.
-            dims.append(own if file.sizes.get(own, size) == size else f"{own}_predicted")
-        attrs = file[field].attrs if field in file else {}
-        attrs = {k: attrs[k] for k in ("units", "long_name") if k in attrs}
-        if "long_name" in attrs:
-            attrs["long_name"] += f" ({what})"
-        file[name] = (dims, variable.values, attrs)
+            if file.sizes.get(own, size) != size:
+                times = file[own] if own in file.coords else None
+                frames = next((n.frames for n in naming.targets if n.field == field), None)
+                own = f"{own}_predicted"
+                if times is not None and frames and len(times[slice(*frames)]) == size:
+                    file.coords[own] = (own, times.values[slice(*frames)], times.attrs)
+            dims.append(own)
+        file[name] = (
+            dims,
+            variable.values,
+            inherited(file[field].attrs if field in file else {}, what),
+        )
     return file
 
 

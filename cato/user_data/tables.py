@@ -11,6 +11,7 @@ import io
 import re
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -66,10 +67,23 @@ def copy_table(
             frame[f"{field}{f':{channel}' if num_channels > 1 else ''}{unit}"] = column
     stream = io.BytesIO()
     if source.suffix.lower() in CSV:
-        frame.to_csv(stream, index=False, sep=table.separator)
+        frame.to_csv(stream, index=False, sep=table.separator, decimal=table.decimal)
     else:
-        frame.to_parquet(stream, index=False)
+        _write_parquet(source, frame, stream)
     return {name: np.frombuffer(stream.getbuffer(), np.uint8)}
+
+
+def _write_parquet(source: Path, frame: "pandas.DataFrame", stream: io.BytesIO) -> None:
+    """Write a table with the metadata of its source, of the file and of its columns."""
+    arrow, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    old, new = parquet.read_schema(source), arrow.Table.from_pandas(frame, preserve_index=False)
+    names = {name: name.rpartition("_")[0] or name for name in new.column_names}
+    fields = []
+    for field in new.schema:
+        found = next((n for n in (field.name, names[field.name]) if n in old.names), None)
+        fields.append(field.with_metadata(old.field(found).metadata) if found else field)
+    metadata = {**(old.metadata or {}), **(new.schema.metadata or {})}
+    parquet.write_table(new.cast(arrow.schema(fields, metadata)), stream)
 
 
 @dataclass(frozen=True)
@@ -78,7 +92,8 @@ class Table:
 
     path: Path
     frame: "pandas.DataFrame"
-    separator: str
+    separator: str = ","
+    decimal: str = "."
 
     @classmethod
     def read(cls, path: Path) -> "Table":
@@ -88,12 +103,18 @@ class Table:
         with parse_errors(path, "a table"):
             if path.suffix.lower() in CSV:
                 with path.open(encoding="utf-8-sig", errors="strict") as stream:
-                    first = stream.readline()
+                    first, second = stream.readline(), stream.readline()
                 separator = max(",;\t", key=first.count)
-                table = cls(path, pandas.read_csv(path, sep=separator), separator)
+                # Where a comma is the decimal point, another sign is between the columns.
+                has_commas = separator != "," and re.search(r"\d,\d", second)
+                decimal = "," if has_commas else "."
+                frame = pandas.read_csv(path, sep=separator, decimal=decimal)
+                table = cls(path, frame, separator, decimal)
             else:
                 try:
-                    table = cls(path, pandas.read_parquet(path), ",")
+                    frame = pandas.read_parquet(path)
+                    has_index = any(name is not None for name in frame.index.names)
+                    table = cls(path, frame.reset_index() if has_index else frame)
                 except ImportError:
                     raise InputError(
                         "Parquet files need pyarrow: pip install 'cato-pde[parquet]'"

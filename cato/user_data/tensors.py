@@ -1,10 +1,11 @@
 """PyTorch files of plain tensors: a dictionary, a list or one tensor, saved by `torch.save`.
 
 They are read with `weights_only=True`, which builds tensors and containers only. A short second
-axis holds channels, as in PyTorch's own layers, and is moved to the end.
+axis holds channels, as in PyTorch's own layers, and is moved to the end; predictions have it second
+again.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,34 @@ SUFFIXES = (".pt", ".pth")
 
 def open_tensors(path: Path) -> ArrayFile:
     """Open a file of tensors; nested ones are named with slashes, those of a list by number."""
+    arrays = read_tensors(path)
+    second = second_axes(arrays)
+    shapes = {n: np.moveaxis(a, 1, -1).shape if n in second else a.shape for n, a in arrays.items()}
+    return ArrayFile(
+        path,
+        shapes,
+        lambda name: np.moveaxis(arrays[name], 1, -1) if name in second else arrays[name],
+        "tensors",
+        notes=tuple(f"the second axis of {name} is taken for channels" for name in second),
+    )
+
+
+def second_axes(arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Tensors whose second axis is taken for channels."""
+    return [
+        name
+        for name, array in arrays.items()
+        if array.ndim > 3 and array.shape[1] <= MAX_CHANNELS < min(array.shape[2:])
+    ]
+
+
+def channels_second(path: Path) -> list[str]:
+    """Tensors of a file whose second axis is taken for channels."""
+    return second_axes(read_tensors(path))
+
+
+def read_tensors(path: Path) -> dict[str, np.ndarray]:
+    """The tensors of a file by name."""
     import torch
 
     try:
@@ -28,21 +57,16 @@ def open_tensors(path: Path) -> ArrayFile:
             f"{path} cannot be read as tensors without pickle: {reason} Save plain tensors: "
             f"torch.save({{'inputs': x, 'targets': y}}, file)"
         ) from None
-    arrays, notes = dict[str, np.ndarray](), []
+    arrays = {}
     for name, tensor in _tensors("", content):
         if tensor.is_sparse or tensor.is_quantized:
             raise InputError(
                 f"{path}: tensor {name!r} should be dense numbers; save its to_dense()"
             )
-        array = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
-        if array.ndim > 3 and array.shape[1] <= MAX_CHANNELS < min(array.shape[2:]):
-            array = np.moveaxis(array, 1, -1)
-            notes.append(f"the second axis of {name} is taken for channels")
-        arrays[name] = array
+        arrays[name] = (tensor.float() if tensor.dtype == torch.bfloat16 else tensor).numpy()
     if not arrays:
         raise InputError(f"{path} holds no tensors; save a dictionary of tensors")
-    shapes = {name: array.shape for name, array in arrays.items()}
-    return ArrayFile(path, shapes, arrays.__getitem__, "tensors", notes=tuple(notes))
+    return arrays
 
 
 def save_tensors(path: Path, arrays: dict[str, np.ndarray]) -> None:

@@ -3,7 +3,7 @@
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,8 @@ from cato.errors import InputError
 from cato.files import atomic_folder, atomic_write
 from cato.sandbox import parse
 from cato.user_data import meshes, netcdf, tables
-from cato.user_data.arrays import ARRAYS, save_arrays
+from cato.user_data.arrays import ARRAYS, attributes_of, save_arrays
+from cato.user_data.attributes import inherited
 from cato.user_data.axes import CHANNEL, SAMPLE, TIME, mesh_dims
 from cato.user_data.hdf5_copy import copy_layout
 from cato.user_data.mesh_write import copy_mesh
@@ -21,6 +22,8 @@ from cato.user_data.periodic import with_repeated_lines
 from cato.user_data.read import files_of
 from cato.user_data.readers import SUFFIXES, imports_of, suffix_of
 from cato.user_data.samples import UserSample, UserSamples
+from cato.user_data.tensors import SUFFIXES as TENSORS
+from cato.user_data.tensors import channels_second
 
 if TYPE_CHECKING:
     import xarray
@@ -99,7 +102,30 @@ def _write_file(
         (files,) = parse(copy, [source], naming, fields, target.name, imports=imports, parts=parts)
         _write_all(target, files, source if format_of(source) == CASE else None)
     else:
-        save_arrays(target, {str(name): array.values for name, array in dataset.items()})
+        save_arrays(target, *_as_in_source(source, dataset))
+
+
+def _as_in_source(
+    source: Path, dataset: "xarray.Dataset"
+) -> tuple[dict[str, np.ndarray], dict[str, dict[str, Any]]]:
+    """Plain arrays with channels where their fields have them in the source, and attributes."""
+    arrays = {str(name): variable.values for name, variable in dataset.items()}
+    of_layout = {"outputs": ("targets", "predicted"), "bands": ("targets", "band")}
+    fields = {name: of_layout.get(name, name.rpartition("_")[::2]) for name in arrays}
+    suffix, attributes = suffix_of(source), dict[str, dict[str, Any]]()
+    if suffix in TENSORS:
+        (second,) = parse(channels_second, [source], imports=imports_of(source))
+        for name, array in arrays.items():
+            if fields[name][0] in second:
+                has_channels = f"{CHANNEL}_{name}" in dataset[name].dims
+                arrays[name] = np.moveaxis(array if has_channels else array[..., None], -1, 1)
+    elif suffix in (".h5", ".hdf5"):
+        (found,) = parse(attributes_of, [source], imports=imports_of(source))
+        attributes = {
+            n: inherited(found[f], what) for n, (f, what) in fields.items() if f and f in found
+        }
+        attributes[""] = found[""]
+    return arrays, attributes
 
 
 def _write_all(target: Path, files: Mapping[str, np.ndarray], case: Path | None) -> None:
