@@ -20,6 +20,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from cato import memory
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import read_json, write_json
@@ -258,7 +259,7 @@ def seconds_of(work: Callable[[], Any], clock: Callable[[], float] = time.perf_c
 
 def peak_memory() -> float:
     """Largest resident memory of this process so far, in GiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return memory.peak_memory() / 2**30
 
 
 def resident_memory() -> float:

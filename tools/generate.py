@@ -9,6 +9,7 @@ import sys
 
 from reproduce import pages as studies
 from tools import (
+    advice,
     benchmark_pages,
     cards,
     exports,
@@ -26,7 +27,17 @@ from tools.pages import Pages, outdated, write_pages
 from tools.results import ROOT
 
 MODULES = (
-    *(benchmark_pages, cards, exports, fine_tuning, hostile, mesh_parallel, pretrained, readme),
+    *(
+        advice,
+        benchmark_pages,
+        cards,
+        exports,
+        fine_tuning,
+        hostile,
+        mesh_parallel,
+        pretrained,
+        readme,
+    ),
     *(speed_page, streaming, studies, training_range, user_data),
 )
 """Those of measurements that were not made yet have no pages."""
