@@ -300,7 +300,8 @@ class Report(RunCommand):
         from cato.viz.report import write_report
 
         path, figures = write_report(open_run(self.folder))
-        errors = {key: figures[key] for key in ALL_ERRORS}
+        kept = (*ALL_ERRORS, "what_would_help")
+        errors = {key: figures[key] for key in (kept if self.json else ALL_ERRORS)}
         show_errors("report", {"path": str(path), **errors}, self.json)
 
 

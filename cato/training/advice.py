@@ -18,6 +18,7 @@ from lightning_fabric import Fabric
 from cato.data.dataset import Dataset, Splits
 from cato.errors import Diverged, InputError
 from cato.inference.evaluate import mean_error
+from cato.inference.improve import ADVICE
 from cato.memory import peak_memory
 from cato.models.registry import candidates, default_model, model_class
 from cato.progress import Bar, note, progress_bar
@@ -35,8 +36,6 @@ from cato.training.learning_curve import (
 from cato.training.loop import Training, steps_within
 from cato.training.trials import new_training, train_quietly
 
-ADVICE = "advice.json"
-"""In a run folder."""
 MINUTES = 3.0
 """Default time of the advice."""
 SHARES = ((1.0, 0.25), (0.25, 0.25), (1.0, 0.5), (0.25, 1.0), (0.5, 1.0), (1.0, 1.0))
@@ -45,7 +44,7 @@ WIDER, WIDER_COST = 2, 3.0
 """Factor of the width of the larger model, and a guess of that of a step's time."""
 UNITS = sum(steps for _, steps in SHARES) + WIDER_COST * SHARES[0][1]
 """Time of all trainings in units of the longest."""
-TIMED_SECONDS = 1.0
+TIMED_SECONDS = 0.5
 RESERVE = 0.1  # Share of the time that is kept, as steps on a busy machine vary.
 MIN_STEPS = 20  # Of the shortest training.
 MIN_SAMPLES = 16  # Training samples of which a quarter tells something.
