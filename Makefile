@@ -10,7 +10,7 @@ STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen metric-inp
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-range bench-fine-tuning bench-mesh-parallel bench-streaming bench-user-data hostile animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
+        bench-advice bench-first-report bench-range bench-fine-tuning bench-mesh-parallel bench-streaming bench-user-data hostile animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
 
 # Everything but PyTorch, whose builds differ from machine to machine, is installed by the hashes of requirements.lock.
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -79,6 +79,12 @@ bench-streaming: $(READY)  ## memory and speed of streamed data; needs 10 GB of 
 
 bench-user-data: $(READY)  ## the default on user data against version 0.1 and other models; about two hours on one core, resumable
 	$(BIN)/python -m tools.user_data
+
+bench-advice: $(READY)  ## predictions of cato advise against whole trainings; about an hour on one core, resumable
+	$(BIN)/python -m tools.advice
+
+bench-first-report: $(READY)  ## time from a file in each layout to its report; about an hour on two idle cores, resumable
+	$(BIN)/python -m tools.first_report
 
 hostile: $(READY)  ## attacks on files, commands and service, at most 40 minutes; writes docs/trust.md
 	$(BIN)/python -m tools.hostile

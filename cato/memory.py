@@ -1,6 +1,7 @@
 """Memory that this process may still take, so that impossible requests are refused beforehand."""
 
 import os
+import sys
 from pathlib import Path
 
 from cato.errors import InputError
@@ -38,6 +39,14 @@ def address_space_used() -> int:
     except (OSError, ValueError):
         return 0
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def peak_memory() -> int:
+    """Largest resident memory of this process so far in bytes; 0 where the system does not say."""
+    if resource is None:
+        return 0
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def readable_size(num_bytes: float) -> str:

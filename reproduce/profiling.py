@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from cato import memory
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import read_json, write_json
@@ -260,7 +261,7 @@ def seconds_of(work: Callable[[], Any], clock: Callable[[], float] = time.perf_c
 
 def peak_memory() -> float:
     """Largest resident memory of this process so far, in GiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    return memory.peak_memory() / 2**30
 
 
 def resident_memory() -> float:

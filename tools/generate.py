@@ -9,10 +9,12 @@ import sys
 
 from reproduce import pages as studies
 from tools import (
+    advice,
     benchmark_pages,
     cards,
     exports,
     fine_tuning,
+    first_report,
     mesh_parallel,
     pretrained,
     readme,
@@ -26,8 +28,8 @@ from tools.pages import Pages, outdated, write_pages
 from tools.results import ROOT
 
 MODULES = (
-    *(benchmark_pages, cards, exports, fine_tuning, hostile, mesh_parallel, pretrained, readme),
-    *(speed_page, streaming, studies, training_range, user_data),
+    *(advice, benchmark_pages, cards, exports, fine_tuning, first_report, hostile, mesh_parallel),
+    *(pretrained, readme, speed_page, streaming, studies, training_range, user_data),
 )
 """Those of measurements that were not made yet have no pages."""
 

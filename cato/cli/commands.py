@@ -11,7 +11,7 @@ import tyro
 from tyro.conf import Positional
 
 from cato.cli.output import Command, RunCommand, show, show_errors, show_rows
-from cato.cli.user_data import Inspect
+from cato.cli.user_data import Advise, Inspect
 from cato.config import from_dict, to_dict
 from cato.errors import InputError
 from cato.serve.settings import (
@@ -303,7 +303,8 @@ class Report(RunCommand):
         from cato.viz.report import write_report
 
         path, figures = write_report(open_run(self.folder))
-        errors = {key: figures[key] for key in ALL_ERRORS}
+        kept = (*ALL_ERRORS, "what_would_help")
+        errors = {key: figures[key] for key in (kept if self.json else ALL_ERRORS)}
         show_errors("report", {"path": str(path), **errors}, self.json)
 
 
@@ -368,7 +369,7 @@ class Serve(Command):
 
 SECTIONS: dict[str, dict[str, type[Any]]] = {
     "Start": {"demo": Demo, "pretrained": Pretrained},
-    "Data": {"benchmarks": Benchmarks, "generate": Generate, "inspect": Inspect},
+    "Data": {"benchmarks": Benchmarks, "generate": Generate, "inspect": Inspect, "advise": Advise},
     "Train": {"models": Models, "train": Train, "evaluate": Evaluate, "report": Report},
     "Use": {"predict": Predict, "serve": Serve, "export": Export},
 }

@@ -53,7 +53,7 @@ from cato.surrogate import NotFinite, Surrogate
 
 SAMPLES_AT_ONCE = 16
 NODES_AT_ONCE = 2**19  # Bounds the memory of large meshes.
-SCALE_SAMPLES = 64  # Training samples whose errors give the local scale of the band.
+SCALE_SAMPLES = 64  # Training samples whose errors give the local scale of the band, for one.
 RANGE_BYTES = 2**28  # Of streamed samples that the training range is fitted to.
 SOLVER_SAMPLES = 5  # Samples on which the solver is timed.
 ALL_OUTPUTS = "all outputs"  # Name of the error over all outputs jointly.
@@ -309,6 +309,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         "shape": list(splits.problem.shape),
         "offsets": splits.problem.offset_by_output,
         **evaluation.to_dict(),
+        "training_error": _training_error(surrogate, splits) if is_own_mesh else None,
         "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
         "band": promise,
         "training_range": alarms,
@@ -318,6 +319,12 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     path = run.folder / f"evaluation{suffix}.json"
     run.write_figures(path, figures)
     return EvaluatedRun(figures, path, evaluation, surrogate, data)
+
+
+def _training_error(surrogate: Surrogate, splits: Splits) -> float | None:
+    """Error on some of the training samples; None if it is not finite."""
+    error = mean_error(surrogate, splits.train.subset(slice(SCALE_SAMPLES)))
+    return error if isfinite(error) else None
 
 
 def read_evaluation(run: Run, step: int | None) -> dict[str, Any] | None:

@@ -382,6 +382,14 @@ def build_candidates(
     return configs
 
 
+def default_settings(file: Path, splits: Splits) -> RunConfig:
+    """The default settings for user data that are read already."""
+    model, data = default_model(splits.problem), {"data": {"file": os.path.realpath(file)}}
+    recipe = read_recipe(USER_DATA, "small", model)
+    changes = _merged(fit_recipe(recipe, splits.train), data)
+    return run_config(_merged(recipe, changes), str(file))
+
+
 def read_recipe(benchmark: str, scale: str, model_name: str = "") -> dict[str, Any]:
     """The recipe of a model as plain values, not validated; without a model what all share."""
     if benchmark == USER_DATA:

@@ -30,7 +30,7 @@ from cato.data.dataset import Batch, Dataset, InMemory, Splits
 from cato.data.normalise import Normaliser
 from cato.data.symmetry import draw, mapped, require_symmetric
 from cato.errors import Diverged, InputError
-from cato.inference.evaluate import mean_error
+from cato.inference.evaluate import SAMPLES_AT_ONCE, mean_error
 from cato.models.contract import Operator
 from cato.models.registry import build_model
 from cato.partition import WHOLE, Partition
@@ -51,6 +51,8 @@ from cato.training.optim import build_optimizers, decay_start, set_rates
 
 CALIBRATION_SECONDS = 4.0
 """How long steps are timed to fit a schedule to a time budget; at most a tenth of the budget."""
+PATIENCE = 20.0
+"""Seconds after which slow steps are not timed again."""
 VALIDATION_SHARE = 0.2  # Largest time of validations, in units of that of steps.
 STEP_IN_FORWARDS = 3  # The backward pass takes twice the time of the forward pass.
 FRAME_STREAM, SYMMETRY_STREAM = 1, 2
@@ -454,12 +456,12 @@ class Training:
         journal.write(line)
         state.sums, state.num_summed = {}, 0
 
-    def validate(self) -> float:
-        """Mean relative error on the validation split, over all processes."""
+    def validate(self, at_most: int | None = None) -> float:
+        """Mean relative error on the validation split or its first samples, over all processes."""
         share, num_shares = self.share, self.num_shares
         if self.config.strategy == "fsdp":  # processes must call a sharded model equally often
             share, num_shares = 0, 1
-        mine = torch.arange(len(self.validation_set))[share::num_shares]
+        mine = torch.arange(len(self.validation_set))[:at_most][share::num_shares]
         with self.fabric.autocast():
             error = mean_error(self.surrogate, self.validation_set.subset(mine))
         sums = torch.tensor([error * len(mine), float(len(mine))], device=self.fabric.device)
@@ -488,12 +490,14 @@ class Training:
         while going:
             self.step()
             num_steps += 1
-            more = time.monotonic() - began < duration or num_steps < 3
+            elapsed = time.monotonic() - began
+            more = elapsed < duration or (num_steps < 3 and elapsed < PATIENCE)
             going = self.fabric.broadcast(more)  # by the clock of the first process
         per_step = (time.monotonic() - began) / num_steps
         began = time.monotonic()
-        self.validate()
-        per_step += (time.monotonic() - began) / self.steps_per_validation
+        self.validate(SAMPLES_AT_ONCE)
+        share = max(1.0, len(self.validation_set) / SAMPLES_AT_ONCE)
+        per_step += share * (time.monotonic() - began) / self.steps_per_validation
         self.surrogate.load_state_dict(weights)
         for optimizer in self.raw_optimizers:
             optimizer.state.clear()

@@ -17,7 +17,7 @@ from lightning_fabric import Fabric
 from cato.data.dataset import Splits
 from cato.errors import Diverged
 from cato.models.registry import model_class
-from cato.progress import note, progress_bar
+from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig
 from cato.training.loop import Training, new_model
@@ -63,20 +63,13 @@ def choose(
 def run_trial(config: RunConfig, splits: Splits, fabric: Fabric) -> Trial:
     """Train a candidate for a short time; writes nothing."""
     name = config.model_name
-    problem = config.data.condition(splits.train, model_class(name), quiet=True)
-    config = shortened(config, len(splits.train))
-    run = Run(Path(), config, problem, {})  # nothing is saved, so it has no folder
-    conditioned = splits.conditioned(problem.conditioning)
-    training = Training(run, conditioned, fabric, new_model(config, problem))
+    training = new_training(shortened(config, len(splits.train)), splits, fabric)
     began = time.monotonic()
     try:
         training.plan()
-        state = training.state
         began = time.monotonic()
-        with progress_bar(f"trial of {name}", state.num_steps) as bar:
-            while not training.is_finished:
-                training.step()
-                bar(state.step, f"loss {training.mean_loss:.4f}")
+        with progress_bar(f"trial of {name}", training.state.num_steps) as bar:
+            train_quietly(training, bar)
         with training.average.in_place():
             error = training.validate()
     except Diverged:
@@ -87,6 +80,22 @@ def run_trial(config: RunConfig, splits: Splits, fabric: Fabric) -> Trial:
         return Trial(name, None, num_steps, seconds)
     note(f"{name}: validation error {error:.2%} after {num_steps} steps in {seconds:.0f} s")
     return Trial(name, error, num_steps, seconds)
+
+
+def new_training(config: RunConfig, splits: Splits, fabric: Fabric) -> Training:
+    """A training that saves nothing, so that it has no folder."""
+    model = model_class(config.model_name)
+    problem = config.data.condition(splits.train, model, quiet=True)
+    conditioned = splits.conditioned(problem.conditioning)
+    run = Run(Path(), config, problem, {})
+    return Training(run, conditioned, fabric, new_model(config, problem))
+
+
+def train_quietly(training: Training, bar: Bar, done: int = 0) -> None:
+    """Train to the end without validating; `done` steps of the bar were others'."""
+    while not training.is_finished:
+        training.step()
+        bar(done + training.state.step, f"loss {training.mean_loss:.4f}")
 
 
 def shortened(config: RunConfig, num_samples: int) -> RunConfig:

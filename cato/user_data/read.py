@@ -6,7 +6,7 @@
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -235,6 +235,10 @@ def _splits(
     for sentence in samples.notes:
         note(sentence)
     require_usable(samples)
+    return splits_of(samples, split_indices(samples, seed))
+
+
+def splits_of(samples: UserSamples, indices: Mapping[str, list[int]]) -> Splits:
+    """Datasets of samples, from the indices of each split."""
     problem = recognise(samples)
-    indices = split_indices(samples, seed)
     return Splits(problem, {n: dataset_of(samples, problem, indices[n]) for n in SPLITS})

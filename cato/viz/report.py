@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +19,20 @@ from cato.inference.evaluate import (
     has_learnt,
     headline_figures,
 )
-from cato.models.registry import candidates, model_class
+from cato.inference.improve import improvements, other_models
+from cato.models.registry import model_class
 from cato.problem import Problem
 from cato.runs.folder import Run
 from cato.viz.fields import new_figure
 from cato.viz.figures import chart_figure, describe_chart, sample_figure
 from cato.viz.pages import render
 
-CLOSE = 1.5
-"""Errors of trials that are closer than this ratio may change their order in a whole training: on
-the heat equation of examples/ a lead of 27 % did (docs/log.md)."""
-
 
 def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     """Evaluate the run on its test split; write report.html and figures/ into its folder.
 
     Returns:
-        The path of the report and the metrics of `evaluate_run`.
+        The path of the report, and the metrics of `evaluate_run` with `what_would_help`.
     """
     metrics, _, evaluation, surrogate, test = evaluate_run(run, "test")
     errors, frame_errors = evaluation.headline_errors, evaluation.frame_errors
@@ -56,6 +54,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     if chart is not None:
         figures["chart"] = chart
     subject, description = _subject(run)
+    found = improvements(run, metrics, evaluation)
     settings = {k: v for k, v in run.config.to_dict().items() if isinstance(v, dict)}
     page = render(
         "report.html.j2",
@@ -65,7 +64,8 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         setup=_setup(run),
         settings=to_json(settings, indent=2),
         trials=_trials(run),
-        advice=_advice(run),
+        advice=other_models(run),
+        improvements=[(one.what, one.shown_gain, one.evidence) for one in found],
         errors=_errors(metrics),
         images={name: _save(figure, run.folder, name) for name, figure in figures.items()},
         band=metrics["band"],
@@ -82,7 +82,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     path = run.folder / "report.html"
     with atomic_write(path) as temporary:
         temporary.write_text(page)
-    return path, metrics
+    return path, metrics | {"what_would_help": [asdict(one) for one in found]}
 
 
 def _save(figure: Figure, folder: Path, name: str) -> bytes:
@@ -150,31 +150,6 @@ def _trials(run: Run) -> list[tuple[str, str, int, str]]:
         )
         for trial in [*sorted(finished, key=lambda trial: trial["validation"]), *diverged]
     ]
-
-
-def _advice(run: Run) -> str:
-    """Whether another model may be better; empty for benchmarks, which have a comparison."""
-    name = run.config.model_name
-    errors = {trial["model"]: trial["validation"] for trial in run.trials}
-    if not errors:
-        rivals = [model_class(rival).title for rival in candidates(run.problem) if rival != name]
-        is_user_data = run.config.data.file is not None
-        advice = (
-            f"No other model was tried on these data. {' or '.join(rivals)} might be better: "
-            f"`cato train --model auto` compares them."
-        )
-        return advice if is_user_data else ""
-    close = [
-        model_class(rival).title
-        for rival, error in errors.items()
-        if rival != name and error is not None and error <= CLOSE * errors[name]
-    ]
-    if not close:
-        return f"It was ahead by more than {CLOSE - 1:.0%}."
-    return (
-        f"{' and '.join(close)} came within {CLOSE - 1:.0%} of it. In a whole training the order "
-        f"may differ, so another model could be better: train it too and compare."
-    )
 
 
 def _percent(error: float | None) -> str:

@@ -1,7 +1,8 @@
 """Writers of small files in the layouts that others use, each with the library or by the
 specification of its format, and the values that went in.
 
-Every writer takes an empty folder and returns the path to give to cato.
+Every writer takes an empty folder and returns the path to give to cato. Values of other sizes may
+be given (`tools/first_report.py` does); those of the tests are small and in closed form.
 """
 
 from collections.abc import Callable
@@ -39,56 +40,63 @@ def smooth(*shape, seed=0, offset=2.0):
 
 
 @writer
-def write_pdebench_burgers(folder):
+def write_pdebench_burgers(folder, u=None):
     path = folder / "1D_Burgers_Sols_Nu0.01.hdf5"
+    u = smooth(S, 30, 16) if u is None else u
     with h5py.File(path, "w") as file:
-        file["tensor"] = smooth(S, 30, 16)
-        file["x-coordinate"] = np.linspace(0, 1, 16, dtype=np.float32)
-        file["t-coordinate"] = np.linspace(0, 2, 31, dtype=np.float32)
+        file["tensor"] = u
+        file["x-coordinate"] = np.linspace(0, 1, u.shape[2], dtype=np.float32)
+        file["t-coordinate"] = np.linspace(0, 2, u.shape[1] + 1, dtype=np.float32)
         file.attrs["Nu"] = 0.01
     return path
 
 
-def write_cfd(folder, dimension):
+def write_cfd(folder, dimension, fields=None):
     path = folder / f"{dimension}D_CFD_Rand_Eta0.1_Zeta0.1_periodic_Train.hdf5"
-    mesh = (5, 6, 4)[:dimension]
+    names = ("density", "pressure", *(f"V{axis}" for axis in "xyz"[:dimension]))
+    if fields is None:
+        mesh = (5, 6, 4)[:dimension]
+        fields = {name: smooth(S, T, *mesh, seed=seed) for seed, name in enumerate(names)}
+    assert tuple(fields) == names
+    _, num_frames, *mesh = fields["density"].shape
     with h5py.File(path, "w") as file:
-        names = ("density", "pressure", *(f"V{axis}" for axis in "xyz"[:dimension]))
-        for seed, name in enumerate(names):
-            file[name] = smooth(S, T, *mesh, seed=seed)
+        for name, values in fields.items():
+            file[name] = values
         for axis, n in zip("xyz", mesh, strict=False):
             file[f"{axis}-coordinate"] = (np.arange(n, dtype=np.float32) + 0.5) / n
-        file["t-coordinate"] = np.linspace(0, 1, T + 1, dtype=np.float32)
+        file["t-coordinate"] = np.linspace(0, 1, num_frames + 1, dtype=np.float32)
         file.attrs["eta"] = file.attrs["zeta"] = 0.1
     return path
 
 
 @writer
-def write_pdebench_cfd(folder):
-    return write_cfd(folder, 2)
+def write_pdebench_cfd(folder, fields=None):
+    return write_cfd(folder, 2, fields)
 
 
 @writer
-def write_pdebench_darcy(folder):
+def write_pdebench_darcy(folder, nu=None, u=None):
     path = folder / "2D_DarcyFlow_beta1.0_Train.hdf5"
-    nu = smooth(S, 6, 7)
+    nu = smooth(S, 6, 7) if nu is None else nu
     with h5py.File(path, "w") as file:
-        file["tensor"] = (nu**2)[:, None]
+        file["tensor"] = (nu**2 if u is None else u)[:, None]
         file["nu"] = nu
-        file["x-coordinate"] = np.linspace(0, 1, 6, dtype=np.float32)
-        file["y-coordinate"] = np.linspace(0, 1, 7, dtype=np.float32)
+        file["x-coordinate"] = np.linspace(0, 1, nu.shape[1], dtype=np.float32)
+        file["y-coordinate"] = np.linspace(0, 1, nu.shape[2], dtype=np.float32)
         file.attrs["beta"] = 1.0
     return path
 
 
 @writer
-def write_pdebench_diffusion_reaction(folder):
+def write_pdebench_diffusion_reaction(folder, values=None):
     path = folder / "2D_diff-react_NA_NA.h5"
-    values = np.stack([smooth(S, T, 6, 7, seed=s) for s in (0, 1)], axis=-1)
+    if values is None:
+        values = np.stack([smooth(S, T, 6, 7, seed=s) for s in (0, 1)], axis=-1)
+    sizes = dict(zip("txy", values.shape[1:], strict=False))
     with h5py.File(path, "w") as file:
         for i, sample in enumerate(values):
             file.create_dataset(f"{i:04}/data", data=sample, dtype="float32", compression="lzf")
-            for axis, n in {"x": 6, "y": 7, "t": T}.items():
+            for axis, n in sizes.items():
                 file.create_dataset(
                     f"{i:04}/grid/{axis}",
                     data=np.linspace(-1, 1, n),
@@ -113,8 +121,8 @@ def write_incompressible(folder):
 # -- The Well: docs/data_format.md of its repository -----------------------------------------------
 
 
-def write_well_file(path, num_trajectories, seed):
-    mesh = (6, 8)
+def write_well_file(path, seed, density, velocity):
+    num_trajectories, num_frames, *mesh = density.shape
     with h5py.File(path, "w") as file:
         file.attrs["dataset_name"] = "shear"
         file.attrs["grid_type"] = "cartesian"
@@ -124,11 +132,11 @@ def write_well_file(path, num_trajectories, seed):
         file.attrs["Reynolds"] = 100.0 * seed
         dimensions = file.create_group("dimensions")
         dimensions.attrs["spatial_dims"] = ["x", "y"]
-        for name, n in {"time": 10, "x": 6, "y": 8}.items():
+        for name, n in {"time": num_frames, "x": mesh[0], "y": mesh[1]}.items():
             dimensions[name] = np.arange(n, dtype=np.float32) / n
             dimensions[name].attrs["sample_varying"] = False
             dimensions[name].attrs["time_varying"] = False
-        for axis, n, kind in (("x", 6, "periodic"), ("y", 8, "wall")):
+        for axis, n, kind in (("x", mesh[0], "periodic"), ("y", mesh[1], "wall")):
             condition = file.create_group(f"boundary_conditions/{axis}_{kind}")
             condition.attrs["associated_dims"] = [axis]
             condition.attrs["associated_fields"] = []
@@ -142,15 +150,9 @@ def write_well_file(path, num_trajectories, seed):
         scalars["Reynolds"].attrs["sample_varying"] = False
         scalars["Reynolds"].attrs["time_varying"] = False
         groups = {
-            "t0_fields": {"density": smooth(num_trajectories, 10, *mesh, seed=seed)},
-            "t1_fields": {
-                "velocity": np.stack(
-                    [smooth(num_trajectories, 10, *mesh, seed=seed + s) for s in (10, 20)], -1
-                )
-            },
-            "t2_fields": {
-                "stress": np.zeros((num_trajectories, 10, *mesh, 2, 2), np.float32) + seed
-            },
+            "t0_fields": {"density": density},
+            "t1_fields": {"velocity": velocity},
+            "t2_fields": {"stress": np.zeros((*density.shape, 2, 2), np.float32) + seed},
         }
         for name, fields in groups.items():
             group = file.create_group(name)
@@ -171,12 +173,18 @@ def write_well_file(path, num_trajectories, seed):
 
 
 @writer
-def write_the_well(folder):
+def write_the_well(folder, parts=None):
+    """`parts` are density and velocity of four files."""
+    if parts is None:
+        fields = {
+            seed: [smooth(3, 10, 6, 8, seed=seed + s) for s in (0, 10, 20)] for seed in range(5)
+        }
+        parts = [(d, np.stack((u, v), -1)) for d, u, v in list(fields.values())[1:]]
     for name, seeds in {"train": (1, 2), "valid": (3,), "test": (4,)}.items():
         inner = folder / "shear" / "data" / name
         inner.mkdir(parents=True)
         for seed in seeds:
-            write_well_file(inner / f"shear_Re_{seed}e2.hdf5", 3, seed)
+            write_well_file(inner / f"shear_Re_{seed}e2.hdf5", seed, *parts[seed - 1])
     (folder / "shear" / "stats.yaml").write_text("mean: {}\n")
     return folder / "shear"
 
@@ -185,10 +193,11 @@ def write_the_well(folder):
 
 
 @writer
-def write_tensors(folder):
+def write_tensors(folder, x=None, y=None):
     """As neural-operator codes distribute Darcy flow: inputs x, targets y, no coordinates."""
-    x = torch.from_numpy(smooth(S, 8, 8))
-    torch.save({"x": x, "y": x**2 + 1}, folder / "darcy_train_8.pt")
+    x = torch.from_numpy(smooth(S, 8, 8) if x is None else x)
+    y = x**2 + 1 if y is None else torch.from_numpy(y)
+    torch.save({"x": x, "y": y}, folder / "darcy_train_8.pt")
     return folder / "darcy_train_8.pt"
 
 
@@ -200,9 +209,9 @@ def climate():
 
 
 @writer
-def write_netcdf_cf(folder):
+def write_netcdf_cf(folder, values=None):
     """Packed into 16 bits with a fill value, latitudes and longitudes, time as days since."""
-    lat, lon, air, sea = climate()
+    lat, lon, air, sea = climate() if values is None else values
     dims = ("member", "lat", "lon")
     attrs = {"units": "K", "standard_name": "air_temperature", "long_name": "temperature"}
     data = xarray.Dataset(
@@ -221,10 +230,11 @@ def write_netcdf_cf(folder):
 
 
 @writer
-def write_zarr(folder):
-    x, t = np.linspace(0, 1, 9), np.arange(T)
+def write_zarr(folder, u=None):
+    u = smooth(S, T, 9) if u is None else u
+    x, t = np.linspace(0, 1, u.shape[2]), np.arange(u.shape[1])
     data = xarray.Dataset(
-        {"u": (("sample", "time", "x"), smooth(S, T, 9), {"units": "m/s"})}, {"x": x, "time": t}
+        {"u": (("sample", "time", "x"), u, {"units": "m/s"})}, {"x": x, "time": t}
     )
     data.to_zarr(folder / "waves.zarr")
     return folder / "waves.zarr"
@@ -256,28 +266,37 @@ def centres(mesh):
 
 
 @writer
-def write_vtk_cells(folder):
+def write_vtk_cells(folder, plates=None):
     """Cell data of a finite-volume code next to point data."""
     (folder / "plates").mkdir()
-    for i in range(S):
-        mesh = plate(i)
-        mesh.point_data["load"] = mesh.points[:, 0] + i
-        mesh.cell_data["stress"] = centres(mesh)[:, 0] * (1 + i)
+    if plates is None:
+        plates = [plate(i) for i in range(S)]
+        for i, mesh in enumerate(plates):
+            mesh.point_data["load"] = mesh.points[:, 0] + i
+            mesh.cell_data["stress"] = centres(mesh)[:, 0] * (1 + i)
+    for i, mesh in enumerate(plates):
         mesh.save(folder / "plates" / f"plate_{i}.vtu")
     return folder / "plates"
 
 
+def waves(i):
+    """Temperature, frames × nodes with x fastest, on 6 × 5 nodes of the unit square."""
+    x, y = (a.ravel() for a in np.meshgrid(np.linspace(0, 1, 6), np.linspace(0, 1, 5)))
+    decay = np.exp(-0.1 * np.arange(T))[:, None]
+    return 300 + decay * np.sin(3 * x + i) * np.cos(2 * y)
+
+
 @writer
-def write_pvd(folder):
+def write_pvd(folder, cases=None, size=(6, 5)):
     """Time series as ParaView writes them: a list of files for each case."""
     (folder / "cases").mkdir()
-    for i in range(S):
+    spacing = (*(1 / (n - 1) for n in size), 1)
+    for i, frames in enumerate([waves(i) for i in range(S)] if cases is None else cases):
         name, lines = f"case_{i}", []
         (folder / "cases" / name).mkdir()
-        for k in range(T):
-            mesh = pyvista.ImageData(dimensions=(6, 5, 1), spacing=(0.2, 0.25, 1))
-            x, y, _ = mesh.points.T
-            mesh.point_data["T"] = 300 + np.exp(-0.1 * k) * np.sin(3 * x + i) * np.cos(2 * y)
+        for k, frame in enumerate(frames):
+            mesh = pyvista.ImageData(dimensions=(*size, 1), spacing=spacing)
+            mesh.point_data["T"] = frame
             mesh.save(folder / "cases" / name / f"{name}_{k}.vti")
             lines.append(
                 f'    <DataSet timestep="{0.1 * k}" part="0" file="{name}/{name}_{k}.vti"/>'
@@ -310,9 +329,9 @@ def write_multiblock(folder):
 NX, NY = 5, 4  # Cells of the OpenFOAM, CGNS and Exodus meshes.
 
 
-def corners():
-    """Points (NX + 1) × (NY + 1) of a plane mesh, x fastest."""
-    x, y = np.meshgrid(np.linspace(0, 1, NX + 1), np.linspace(0, 0.8, NY + 1))
+def corners(nx=NX, ny=NY):
+    """Points (nx + 1) × (ny + 1) of a plane mesh, x fastest."""
+    x, y = np.meshgrid(np.linspace(0, 1, nx + 1), np.linspace(0, 0.8, ny + 1))
     return np.stack((x.ravel(), y.ravel()), axis=-1)
 
 
@@ -323,16 +342,16 @@ def header(kind, name, location):
     )
 
 
-def write_polymesh(folder):
+def write_polymesh(folder, nx, ny):
     """constant/polyMesh of a block one cell thick, faces in OpenFOAM's upper-triangular order."""
-    plane, layer = corners(), (NX + 1) * (NY + 1)
+    plane, layer = corners(nx, ny), (nx + 1) * (ny + 1)
     points = [(*p, z) for z in (0, 0.1) for p in plane]
 
     def corner(i, j):
-        return j * (NX + 1) + i
+        return j * (nx + 1) + i
 
     def cell(i, j):
-        return j * NX + i
+        return j * nx + i
 
     def along_y(i, j):  # The face x = const between corners (i, j) and (i, j + 1).
         a, b = corner(i, j), corner(i, j + 1)
@@ -343,24 +362,24 @@ def write_polymesh(folder):
         return (a, a + layer, b + layer, b)
 
     inner = []
-    for j in range(NY):
-        for i in range(NX):
-            if i + 1 < NX:
+    for j in range(ny):
+        for i in range(nx):
+            if i + 1 < nx:
                 inner.append((along_y(i + 1, j), cell(i, j), cell(i + 1, j)))
-            if j + 1 < NY:
+            if j + 1 < ny:
                 inner.append((along_x(i, j + 1), cell(i, j), cell(i, j + 1)))
     patches = {
-        "inlet": ("patch", [(along_y(0, j)[::-1], cell(0, j)) for j in range(NY)]),
-        "outlet": ("patch", [(along_y(NX, j), cell(NX - 1, j)) for j in range(NY)]),
+        "inlet": ("patch", [(along_y(0, j)[::-1], cell(0, j)) for j in range(ny)]),
+        "outlet": ("patch", [(along_y(nx, j), cell(nx - 1, j)) for j in range(ny)]),
         "walls": (
             "wall",
-            [(along_x(i, 0)[::-1], cell(i, 0)) for i in range(NX)]
-            + [(along_x(i, NY), cell(i, NY - 1)) for i in range(NX)],
+            [(along_x(i, 0)[::-1], cell(i, 0)) for i in range(nx)]
+            + [(along_x(i, ny), cell(i, ny - 1)) for i in range(nx)],
         ),
         "frontAndBack": ("empty", []),
     }
-    for j in range(NY):
-        for i in range(NX):
+    for j in range(ny):
+        for i in range(nx):
             a, b, c, d = corner(i, j), corner(i + 1, j), corner(i + 1, j + 1), corner(i, j + 1)
             back, front = (a, d, c, b), tuple(n + layer for n in (a, b, c, d))
             patches["frontAndBack"][1].extend([(back, cell(i, j)), (front, cell(i, j))])
@@ -394,9 +413,20 @@ def write_polymesh(folder):
         (target / name).write_text(text)
 
 
-def write_case(folder, i, times, scheme):
-    """A case: Euler or steadyState; the inlet's velocity grows with i."""
-    write_polymesh(folder)
+def linear_flow(i):
+    """Velocity of the inlet, and a flow: x, y and time to both velocities and pressure."""
+    speed = 1.0 + i
+    return speed, lambda x, y, time: (
+        speed * (1 + y),
+        0.1 * speed * y,
+        speed**2 * (1 - x) + 0.1 * float(time) * y,
+    )
+
+
+def write_case(folder, flow, times, scheme, size=(NX, NY)):
+    """A case: Euler or steadyState."""
+    (nx, ny), (speed, fields) = size, flow
+    write_polymesh(folder, nx, ny)
     (folder / "system").mkdir()
     (folder / "system" / "controlDict").write_text(
         header("dictionary", "controlDict", "system") + "application foamRun;\n"
@@ -404,13 +434,13 @@ def write_case(folder, i, times, scheme):
     (folder / "system" / "fvSchemes").write_text(
         header("dictionary", "fvSchemes", "system") + f"ddtSchemes\n{{\n    default {scheme};\n}}\n"
     )
-    x, y = (corners() + np.array([0.5 / NX, 0.4 / NY])).T.reshape(2, NY + 1, NX + 1)[:, :-1, :-1]
-    speed = 1.0 + i
+    middle = corners(nx, ny) + np.array([0.5 / nx, 0.4 / ny])
+    x, y = middle.T.reshape(2, ny + 1, nx + 1)[:, :-1, :-1].reshape(2, -1)
     for time in times:
         at = folder / f"{time:g}"
         at.mkdir()
-        pressure = (speed**2 * (1 - x) + 0.1 * float(time) * y).ravel()
-        rows = "\n".join(f"({speed * (1 + v):.9g} {0.1 * speed * v:.9g} 0)" for v in y.ravel())
+        along, across, pressure = fields(x, y, time)
+        rows = "\n".join(f"({u:.9g} {v:.9g} 0)" for u, v in zip(along, across, strict=True))
         (at / "p").write_text(
             header("volScalarField", "p", at.name)
             + "dimensions      [0 2 -2 0 0 0 0];\n\ninternalField   nonuniform List<scalar>\n"
@@ -431,19 +461,19 @@ def write_case(folder, i, times, scheme):
 
 
 @writer
-def write_openfoam(folder):
-    for i in range(S):
-        write_case(folder / "foam" / f"case_{i}", i, (0, 100, 200), "steadyState")
+def write_openfoam(folder, flows=None, size=(NX, NY)):
+    for i, flow in enumerate(flows or [linear_flow(i) for i in range(S)]):
+        write_case(folder / "foam" / f"case_{i}", flow, (0, 100, 200), "steadyState", size)
     return folder / "foam"
 
 
 def write_transient_openfoam(folder):
     for i in range(S):
-        write_case(folder / "cases" / f"case_{i}", i, (0, 0.5, 1.0), "Euler")
+        write_case(folder / "cases" / f"case_{i}", linear_flow(i), (0, 0.5, 1.0), "Euler")
     return folder / "cases"
 
 
-def write_cgns_file(path, i):
+def write_cgns_file(path, points, cells, pressure):
     """One zone with a vertex solution, as CGNS/SIDS puts it into HDF5."""
 
     def node(parent, name, label, data=None):
@@ -471,38 +501,39 @@ def write_cgns_file(path, i):
         file[" hdf5version"] = text("HDF5 Version 1.8.17".ljust(33, "\0"))
         node(file, "CGNSLibraryVersion", "CGNSLibraryVersion_t", np.array([3.4], np.float32))
         base = node(file, "Base", "CGNSBase_t", np.array([2, 2], np.int32))
-        points = corners()
-        sizes = np.array([[len(points)], [NX * NY], [0]], np.int32)
+        sizes = np.array([[len(points)], [len(cells)], [0]], np.int32)
         zone = node(base, "Zone", "Zone_t", sizes)
         node(zone, "ZoneType", "ZoneType_t", text("Unstructured"))
         grid = node(zone, "GridCoordinates", "GridCoordinates_t")
         node(grid, "CoordinateX", "DataArray_t", points[:, 0].copy())
         node(grid, "CoordinateY", "DataArray_t", points[:, 1].copy())
         elements = node(zone, "Elements", "Elements_t", np.array([7, 0], np.int32))
-        node(elements, "ElementRange", "IndexRange_t", np.array([1, NX * NY], np.int32))
-        node(elements, "ElementConnectivity", "DataArray_t", quads().ravel().astype(np.int32))
+        node(elements, "ElementRange", "IndexRange_t", np.array([1, len(cells)], np.int32))
+        node(elements, "ElementConnectivity", "DataArray_t", cells.ravel().astype(np.int32))
         solution = node(zone, "Solution", "FlowSolution_t")
         node(solution, "GridLocation", "GridLocation_t", text("Vertex"))
-        node(solution, "Pressure", "DataArray_t", (1.0 + i) * points[:, 0] + points[:, 1])
+        node(solution, "Pressure", "DataArray_t", pressure)
 
 
-def quads():
+def quads(nx=NX, ny=NY):
     """Corners of the cells, counted from 1."""
-    first = (np.arange(NY)[:, None] * (NX + 1) + np.arange(NX)).ravel() + 1
-    return np.stack((first, first + 1, first + NX + 2, first + NX + 1), axis=-1)
+    first = (np.arange(ny)[:, None] * (nx + 1) + np.arange(nx)).ravel() + 1
+    return np.stack((first, first + 1, first + nx + 2, first + nx + 1), axis=-1)
 
 
 @writer
-def write_cgns(folder):
+def write_cgns(folder, wings=None):
+    """`wings` are points, cells and the pressure at the points."""
     (folder / "wings").mkdir()
-    for i in range(S):
-        write_cgns_file(folder / "wings" / f"wing_{i}.cgns", i)
+    points = corners()
+    plane = [(points, quads(), (1.0 + i) * points[:, 0] + points[:, 1]) for i in range(S)]
+    for i, wing in enumerate(wings or plane):
+        write_cgns_file(folder / "wings" / f"wing_{i}.cgns", *wing)
     return folder / "wings"
 
 
-def write_exodus_file(path, i):
-    """One block of quadrilaterals with a nodal variable at two times, in NetCDF 3."""
-    points, cells = corners(), quads()
+def write_exodus_file(path, points, cells, frames):
+    """One block of quadrilaterals with a nodal variable at some times, in NetCDF 3."""
     with scipy.io.netcdf_file(path, "w", version=2) as file:
         file.title, file.api_version, file.version = "plate", np.float32(8.03), np.float32(8.03)
         file.floating_point_word_size, file.file_size = 8, 1
@@ -531,7 +562,7 @@ def write_exodus_file(path, i):
         def names(words):
             return np.array([list(w.ljust(33, "\0")) for w in words], "S1")
 
-        put("time_whole", "d", ("time_step",), np.array([0.0, 0.5]))
+        put("time_whole", "d", ("time_step",), 0.5 * np.arange(len(frames)))
         put("eb_status", "i", ("num_el_blk",), [1])
         put("eb_prop1", "i", ("num_el_blk",), [1]).name = "ID"
         put("coordx", "d", ("num_nodes",), points[:, 0])
@@ -539,15 +570,19 @@ def write_exodus_file(path, i):
         put("coor_names", "c", ("num_dim", "len_name"), names(["x", "y"]))
         put("connect1", "i", ("num_el_in_blk1", "num_nod_per_el1"), cells).elem_type = "QUAD4"
         put("name_nod_var", "c", ("num_nod_var", "len_name"), names(["temp"]))
-        base = (1.0 + i) * points[:, 0] + points[:, 1] + 1
-        put("vals_nod_var1", "d", ("time_step", "num_nodes"), np.stack((base, 0.5 * base)))
+        put("vals_nod_var1", "d", ("time_step", "num_nodes"), frames)
 
 
 @writer
-def write_exodus(folder):
+def write_exodus(folder, frames=None, size=(NX, NY)):
+    """`frames` are (samples, times, points)."""
     (folder / "thermal").mkdir()
-    for i in range(S):
-        write_exodus_file(folder / "thermal" / f"plate_{i}.e", i)
+    points, cells = corners(*size), quads(*size)
+    if frames is None:
+        base = np.stack([(1.0 + i) * points[:, 0] + points[:, 1] + 1 for i in range(S)])
+        frames = np.stack((base, 0.5 * base), axis=1)
+    for i, values in enumerate(frames):
+        write_exodus_file(folder / "thermal" / f"plate_{i}.e", points, cells, values)
     return folder / "thermal"
 
 
@@ -568,14 +603,14 @@ def table():
 
 
 @writer
-def write_csv(folder):
-    table().to_csv(folder / "probes.csv", index=False)
+def write_csv(folder, rows=None):
+    (table() if rows is None else rows).to_csv(folder / "probes.csv", index=False)
     return folder / "probes.csv"
 
 
 @writer
-def write_parquet(folder):
-    table().to_parquet(folder / "probes.parquet", index=False)
+def write_parquet(folder, rows=None):
+    (table() if rows is None else rows).to_parquet(folder / "probes.parquet", index=False)
     return folder / "probes.parquet"
 
 

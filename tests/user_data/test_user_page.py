@@ -31,7 +31,8 @@ def run_block(language: str, text: str) -> None:
         name, *words = shlex.split(line, comments=True)
         assert name == "cato"
         small = SHORT if "auto" in words else TINY  # auto refuses settings of one model
-        main([*words, *(small if words[0] == "train" else [])])
+        added = {"train": small, "advise": ["--minutes", "0.02"]}
+        main([*words, *added.get(words[0], [])])
 
 
 def test_there_is_an_example_for_each_geometry():
