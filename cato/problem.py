@@ -62,6 +62,12 @@ class Problem:
         time: `steady`; `rollout`: the outputs are fed back as the newest inputs, `num_steps` times;
             `conditioned`: the model takes the time t in [0, 1] of the frame as an input.
         num_steps: Number of output frames; 1 when steady.
+        static: Number of leading inputs of a rollout that all its steps see: parameters of the
+            sample. The controls come next, then the past frames, the oldest first.
+        controls: Names of what is given for every frame of a rollout, such as a source that
+            changes in time or the time step. A step that sees H past frames sees the controls of
+            the new frame and of the H − 1 before it, which the inputs hold frame by frame.
+        times: Times of the frames of a conditioned problem, from 0 to 1; evenly spread if empty.
         normalise: Which of "coords", "inputs", "outputs" are normalised to mean 0 and standard
             deviation 1 per channel, over the training samples.
         conditioning: How the fields are presented to the network.
@@ -83,6 +89,9 @@ class Problem:
     period: tuple[float | None, ...] = ()
     time: TimeProtocol = "steady"
     num_steps: int = 1
+    static: int = 0
+    controls: tuple[str, ...] = ()
+    times: tuple[float, ...] = ()
     normalise: tuple[str, ...] = ("inputs", "outputs")
     conditioning: Conditioning = Conditioning()
     float64: tuple[str, ...] = ()
@@ -135,6 +144,17 @@ class Problem:
                 f"outputs as increments (data.reference last) need a rollout; "
                 f"{self.name!r} is {self.time}"
             )
+        if self.time != "rollout" and (self.static or self.controls):
+            raise InputError(f"static inputs and controls need a rollout; {self.name!r} is {self.time}")
+        is_whole = not self.controls or self.num_past == self.history * self.num_outputs
+        if self.time == "rollout" and not (self.history > 0 and is_whole):
+            raise InputError(
+                f"a rollout needs a past frame of its {self.num_outputs} outputs as its last inputs, "
+                f"after {self.static} static ones and {len(self.controls)} controls of each frame; "
+                f"got {self.num_inputs} inputs"
+            )
+        if len(self.times) not in (0, self.num_steps * self.has_time):
+            raise InputError(f"times {self.times} must name every frame of a conditioned problem")
         if len(self.conditioning.positions) not in (0, self.num_outputs):
             raise InputError(f"positions {self.conditioning.positions} must name every output")
 
@@ -156,6 +176,51 @@ class Problem:
         return len(self.outputs)
 
     @property
+    def history(self) -> int:
+        """Past frames H that a step of a rollout sees, begun ones included."""
+        others = self.static + len(self.controls) * (self.num_steps - 1)
+        return -(-(self.num_inputs - others) // (len(self.controls) + self.num_outputs))
+
+    @property
+    def num_past(self) -> int:
+        """Channels of the past frames of a rollout, its last inputs."""
+        return self.num_inputs - self.static - len(self.controls) * self.control_frames
+
+    @property
+    def control_frames(self) -> int:
+        """Frames for which the inputs of a rollout hold controls."""
+        return self.history - 1 + self.num_steps
+
+    @property
+    def num_step_inputs(self) -> int:
+        """Inputs that the network sees at once: those of a single step, or all."""
+        return self.num_inputs - len(self.controls) * (self.num_steps - 1)
+
+    @property
+    def step_channels(self) -> list[int]:
+        """For each input, which input of a single step it is; controls are at their first one."""
+        if not self.controls:
+            return list(range(self.num_inputs))
+        past = self.static + self.history * len(self.controls)
+        controls = range(self.static, self.static + len(self.controls))
+        return [
+            *range(self.static),
+            *(c for _ in range(self.control_frames) for c in controls),
+            *range(past, past + self.num_past),
+        ]
+
+    def with_steps(self, num_steps: int) -> "Problem":
+        """The same rollout over another number of steps."""
+        if self.time != "rollout" or num_steps < 1:
+            raise InputError(
+                f"{self.name!r} is {self.time}; only a rollout has another number of steps, 1 or more"
+            )
+        names = control_names(self.controls, self.history - 1 + num_steps)
+        first, last = self.static, self.num_inputs - self.num_past
+        inputs = (*self.inputs[:first], *names, *self.inputs[last:])
+        return replace(self, num_steps=num_steps, inputs=inputs)
+
+    @property
     def has_time(self) -> bool:
         """Whether the model takes a time t in [0, 1]."""
         return self.time == "conditioned"
@@ -175,9 +240,15 @@ class Problem:
         if self.has_index_inputs:
             for axis, wraps in enumerate(self.periodic):
                 added += [f"index{axis}{part}" for part in (("cos", "sin") if wraps else ("",))]
+        inputs = self.inputs
+        if self.controls:  # of a single step
+            shown = self.static + self.history * len(self.controls)
+            inputs = (*inputs[:shown], *inputs[-self.num_past :])
         return replace(
             self,
-            inputs=(*self.inputs, *added),
+            inputs=(*inputs, *added),
+            num_steps=1 if self.controls else self.num_steps,
+            static=self.static + len(added) * (self.time == "rollout"),
             conditioning=Conditioning(),
             float64=(),
             offsets=(),
@@ -192,6 +263,11 @@ class Problem:
         if conditioning := values.get("conditioning"):  # not in version 0.1
             values["conditioning"] = Conditioning(**conditioning)
         return cls(**values)
+
+
+def control_names(controls: tuple[str, ...], num_frames: int) -> tuple[str, ...]:
+    """Names of the inputs that hold controls; the oldest past frame has number 0."""
+    return tuple(f"{name}[{frame + 1}]" for frame in range(num_frames) for name in controls)
 
 
 def _with_tuples(value: Any) -> Any:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from cato.data.arrays import array_type, channel_names, require_finite
 from cato.data.normalise import Normaliser
+from cato.data.rollout import RolloutInputs, fewer_steps, next_past
 from cato.data.training_range import TrainingRange, Verdict, judge
 from cato.errors import InputError, OutsideTrainingRange
 from cato.models.contract import Operator, Prediction
@@ -51,8 +52,9 @@ def frame_to_learn(
     target = targets[:, step]
     if problem.time == "conditioned":
         return Frame(inputs, target, _frame_time(problem, step, inputs))
-    past = torch.cat((inputs, *targets[:, :step].unbind(1)), dim=-1)
-    return Frame(past[..., step * target.shape[-1] :], target, None)
+    parts = RolloutInputs.of(problem, inputs)
+    past = torch.cat((parts.past, *targets[:, :step].unbind(1)), dim=-1)
+    return Frame(parts.at(problem, step, past[..., step * target.shape[-1] :]), target, None)
 
 
 def join_frames(frames: Sequence[Frame]) -> Frame:
@@ -62,16 +64,9 @@ def join_frames(frames: Sequence[Frame]) -> Frame:
     return Frame(torch.cat(inputs), torch.cat(targets), time)
 
 
-def next_past(
-    past: Float[Tensor, "B N C_in"], frame: Float[Tensor, "B N C_out"]
-) -> Float[Tensor, "B N C_in"]:
-    """Inputs of the next step of a rollout: the oldest frame is dropped, the new one appended."""
-    return torch.cat((past[..., frame.shape[-1] :], frame), dim=-1)
-
-
 def _frame_time(problem: Problem, step: int, like: Tensor) -> Float[Tensor, " B"]:
-    """Frames are spread evenly over t ∈ [0, 1]."""
-    time = step / max(1, problem.num_steps - 1)
+    """Frames are spread evenly over t ∈ [0, 1], unless the problem has their times."""
+    time = problem.times[step] if problem.times else step / max(1, problem.num_steps - 1)
     return like.new_full((len(like),), time, dtype=torch.float32)
 
 
@@ -169,20 +164,34 @@ class Surrogate(nn.Module):
         *,
         shape: tuple[int, ...] | None = None,
         mask: Bool[Tensor, "B N"] | None = None,
+        steps: int | None = None,
     ) -> Float[Tensor, "B *T N C_out"]:
-        """All frames of the solution; a rollout is fed with its own predictions."""
-        problem = self.problem
+        """All frames of the solution; a rollout is fed with its own predictions.
+
+        `steps` is another number of frames of a rollout than in training; the inputs have controls
+        for each.
+        """
+        problem = self.problem if steps is None else self.with_steps(steps)
         coords, inputs = self.partition.slab(coords), self.partition.slab(inputs)
         if problem.time == "steady":
             return self.partition.whole(self(coords, inputs, shape=shape, mask=mask).values)
-        frames, past = [], inputs
+        frames: list[Tensor] = []
+        if problem.time == "conditioned":
+            for step in range(problem.num_steps):
+                time = _frame_time(problem, step, inputs)
+                frames.append(self(coords, inputs, time=time, shape=shape, mask=mask).values)
+            return self.partition.whole(torch.stack(frames, dim=1))
+        parts = RolloutInputs.of(problem, inputs)
+        past = parts.past
         for step in range(problem.num_steps):
-            time = _frame_time(problem, step, inputs) if problem.has_time else None
-            frame = self(coords, past, time=time, shape=shape, mask=mask).values
-            frames.append(frame)
-            if problem.time == "rollout":
-                past = next_past(past, frame)
+            seen = parts.at(problem, step, past)
+            frames.append(self(coords, seen, shape=shape, mask=mask).values)
+            past = next_past(past, frames[-1])
         return self.partition.whole(torch.stack(frames, dim=1))
+
+    def with_steps(self, steps: int) -> Problem:
+        """The problem with another number of frames, which only a rollout has."""
+        return self.problem if steps == self.problem.num_steps else self.problem.with_steps(steps)
 
     @torch.no_grad()
     def charted(self, coords: Float[Tensor, "B N D"]) -> Float[Tensor, "B N D"] | None:
@@ -190,7 +199,13 @@ class Surrogate(nn.Module):
         return self.model.chart_coords(self.normaliser.encode_coords(coords).to(self.network_dtype))
 
     @torch.no_grad()
-    def predict(self, inputs: Array, coords: Array | None = None, batch_size: int = 16) -> Array:
+    def predict(
+        self,
+        inputs: Array,
+        coords: Array | None = None,
+        batch_size: int = 16,
+        steps: int | None = None,
+    ) -> Array:
         """Solve for arrays laid out as in files: samples, mesh axes, channels.
 
         Args:
@@ -198,6 +213,8 @@ class Surrogate(nn.Module):
             coords: (S, *mesh, D), or (*mesh, D) for all samples. Optional if all training samples
                 had the same nodes and `inputs` is on that mesh.
             batch_size: Samples per forward pass.
+            steps: Frames of a rollout; by default as many as in training. With controls `inputs`
+                hold those of every frame: `problem.with_steps(steps).inputs` names them.
 
         Returns:
             (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy.
@@ -206,7 +223,7 @@ class Surrogate(nn.Module):
             InputError: The arrays do not fit.
             NotFinite: A result is NaN or infinite; names the sample and the cause.
         """
-        values, nodes = self.checked(inputs, coords)
+        values, nodes = self.checked(inputs, coords, steps)
         if self.training_range is not None:
             self._warn_outside(values, nodes)
         shape: tuple[int, ...] = tuple(values.shape[1:-1])
@@ -218,6 +235,7 @@ class Surrogate(nn.Module):
                 nodes[first : first + batch_size],
                 flat[first : first + batch_size],
                 shape=shape,
+                steps=steps,
             )
             for first in range(0, len(flat), batch_size)
         ]
@@ -243,11 +261,16 @@ class Surrogate(nn.Module):
         self.require_finite_weights()
         sample = int(bad.flatten(1).any(1).nonzero()[0])
         far: dict[str, float] = {}
-        for name, given in (("coords", coords[sample]), ("inputs", inputs[sample])):
-            size = self.normaliser.encoded(name, given.to(self.device)).abs().flatten(0, -2)
+        nodes = self.normaliser.encoded("coords", coords[sample].to(self.device))
+        problem = self.problem
+        if solution.ndim > 3:
+            problem = self.with_steps(solution.shape[1])
+        mean, std = self.normaliser.of_inputs(problem)
+        values = (inputs[sample].to(self.device) - mean) / std
+        for name, size in (("coords", nodes), ("inputs", values)):
             if size.numel():
-                largest = size.amax(0).tolist()
-                far |= dict(zip(channel_names(self.problem)[name], largest, strict=True))
+                largest = size.abs().flatten(0, -2).amax(0).tolist()
+                far |= dict(zip(channel_names(problem)[name], largest, strict=True))
         worst = max(far, key=lambda name: far[name])
         raise NotFinite(
             sample,
@@ -269,11 +292,16 @@ class Surrogate(nn.Module):
         self, inputs: np.ndarray | Tensor | None, coords: np.ndarray | Tensor | None = None
     ) -> list[Verdict]:
         """For each sample of `predict`, whether it is inside the training range."""
-        values, nodes = (array.cpu().numpy() for array in self.checked(inputs, coords))
-        return judge(self.training_range, self.problem, values, nodes)
+        return self._judged(*self.checked(inputs, coords))
+
+    def _judged(self, values: Tensor, nodes: Tensor) -> list[Verdict]:
+        arrays = (array.cpu().numpy() for array in (fewer_steps(self.problem, values), nodes))
+        return judge(self.training_range, self.problem, *arrays)
 
     def _warn_outside(self, values: Tensor, nodes: Tensor) -> None:
-        verdicts = self.verdicts(values, nodes)
+        if values.shape[-1] < self.problem.num_inputs:
+            return  # fewer steps than in training have no verdict
+        verdicts = self._judged(values, nodes)
         reasons = {k: v.reason for k, v in enumerate(verdicts) if v.kind == "outside"}
         if reasons:
             first, reason = next(iter(reasons.items()))
@@ -285,10 +313,13 @@ class Surrogate(nn.Module):
             )
 
     def checked(
-        self, inputs: np.ndarray | Tensor | None, coords: np.ndarray | Tensor | None
+        self,
+        inputs: np.ndarray | Tensor | None,
+        coords: np.ndarray | Tensor | None,
+        steps: int | None = None,
     ) -> tuple[Float[Tensor, "S *mesh C_in"], Float[Tensor, "#S *mesh D"]]:
         """The validated arrays of `predict`; inputs may be missing if they have no channels."""
-        problem: Problem = self.problem
+        problem: Problem = self.problem if steps is None else self.with_steps(steps)
         num_axes = len(problem.shape)
         nodes = None if coords is None else _as_tensor(problem, coords, "coords")
         if nodes is not None and nodes.ndim == num_axes + 1:

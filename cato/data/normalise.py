@@ -44,7 +44,7 @@ class Normaliser(nn.Module):
         outputs: Shape = (problem.num_outputs,)
         sizes: dict[str, Shape] = {
             "coords": (problem.dimension,),
-            "inputs": (problem.num_inputs,),
+            "inputs": (problem.num_step_inputs,),
         }
         if problem.conditioning.mesh_inputs:
             sizes["mesh"] = (problem.num_nodes, problem.dimension)
@@ -65,10 +65,11 @@ class Normaliser(nn.Module):
         """Fit to a training set."""
         problem, statistics = train.problem, statistics_of(train)
         found: dict[str, tuple[Tensor, Tensor]] = {}
-        for name in ("coords", "inputs"):
-            if name in problem.normalise:
-                moments = statistics.moments[name]
-                found[name] = moments.mean, moments.deviation
+        if "coords" in problem.normalise:
+            moments = statistics.moments["coords"]
+            found["coords"] = moments.mean, moments.deviation
+        if "inputs" in problem.normalise:
+            found["inputs"] = statistics.step_inputs(problem)
         if problem.conditioning.mesh_inputs:
             require_corresponding(train)
             mesh = statistics.moments["coords by node"]
@@ -127,9 +128,7 @@ class Normaliser(nn.Module):
         mean, std = self.get_buffer("outputs_mean"), self.get_buffer("outputs_std")
         if self.problem.conditioning.reference == "node":
             if time is not None:  # linear between the frames of the training
-                frames = torch.arange(len(mean), device=mean.device)
-                weights = 1 - (time[:, None] * (len(mean) - 1) - frames).abs()
-                weights = weights.clamp(min=0).to(mean)
+                weights = self._frame_weights(time).to(mean)
                 mean, std = (torch.tensordot(weights, m, 1) for m in (mean, std))
             mean = self._on(shape, mean)
         outputs = values * std + mean
@@ -137,8 +136,26 @@ class Normaliser(nn.Module):
         return outputs if known is None else outputs + known
 
     def encoded(self, name: str, values: Tensor) -> Tensor:
-        """`coords` or `inputs` in units of their deviation from their mean."""
+        """`coords`, or `inputs` of a step, in units of their deviation from their mean."""
         return (values - self.get_buffer(f"{name}_mean")) / self.get_buffer(f"{name}_std")
+
+    def of_inputs(self, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of all inputs of a sample, also of a rollout of other length."""
+        channels = problem.step_channels
+        mean, std = (self.get_buffer(f"inputs_{name}")[channels] for name in ("mean", "std"))
+        return mean, std
+
+    def _frame_weights(self, time: Float[Tensor, " B"]) -> Float[Tensor, "B T"]:
+        """Weights of the frames of the training that interpolate linearly to these times."""
+        if self.problem.times:
+            times = torch.tensor(self.problem.times, device=time.device, dtype=time.dtype)
+            place = torch.searchsorted(times, time[:, None].contiguous()).clamp(1, len(times) - 1)
+            before, after = times[place - 1], times[place]
+            position = place - 1 + ((time[:, None] - before) / (after - before)).clamp(0, 1)
+        else:
+            position = time[:, None] * (self.problem.num_steps - 1)
+        frames = torch.arange(self.problem.num_steps, device=time.device)
+        return (1 - (position - frames).abs()).clamp(min=0)
 
     def _on(self, shape: Shape, statistics: Float[Tensor, "*T N C"]) -> Float[Tensor, "*T M C"]:
         """Statistics of the training nodes on a mesh of this shape."""

@@ -102,6 +102,27 @@ class Statistics:
         """Whether all that the conditioning of these samples needs is known."""
         return Statistics(train)._of.keys() <= self.moments.keys()
 
+    def step_inputs(self, problem: Problem) -> tuple[Tensor, Tensor]:
+        """Mean and deviation of each input of a step; a control has those over all frames."""
+        found = self.moments["inputs"]
+        if not problem.controls:
+            return found.mean, found.deviation
+        frames, num_controls = problem.control_frames, len(problem.controls)
+        first, last = problem.static, problem.static + frames * num_controls
+        controls = Moments(
+            found.count,
+            found.mean[first:last].unflatten(0, (frames, num_controls)),
+            found.squares[first:last].unflatten(0, (frames, num_controls)),
+        ).over_first_axis()
+        joined = [
+            torch.cat((whole[:first], of_controls.repeat(problem.history), whole[last:]))
+            for whole, of_controls in (
+                (found.mean, controls.mean),
+                (found.deviation, controls.deviation),
+            )
+        ]
+        return joined[0], joined[1]
+
     def outputs(self, conditioning: Conditioning, by_node: bool = False) -> Moments:
         """Of what a network with this conditioning has to learn."""
         if conditioning.reference == "last":

@@ -31,7 +31,8 @@ from torch.fx import GraphModule
 
 from cato.errors import InputError
 from cato.problem import Problem
-from cato.surrogate import Surrogate, next_past
+from cato.data.rollout import RolloutInputs, next_past
+from cato.surrogate import Surrogate
 
 Arrays = dict[str, Tensor]  # Inputs of a file by name.
 _MAX_REASON = 220
@@ -84,11 +85,18 @@ class Portable(nn.Module):
     ) -> Float[Tensor, "B T N C_out"]:
         """`Surrogate.solve` as a loop in the graph, which contains the model once, not T times."""
 
-        def step(past: Tensor, _: Tensor) -> tuple[Tensor, Tensor]:
-            frame = self.surrogate(nodes, past, shape=shape).values
+        problem = self.problem
+        parts = RolloutInputs.of(problem, inputs)
+        known = torch.zeros(problem.num_steps)
+        if problem.static or problem.controls:
+            known = torch.stack([parts.known(problem, k) for k in range(problem.num_steps)])
+
+        def step(past: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
+            seen = torch.cat((known, past), dim=-1) if known.ndim else past
+            frame = self.surrogate(nodes, seen, shape=shape).values
             return next_past(past, frame), frame.clone()
 
-        _, frames = scan(step, inputs, torch.zeros(self.problem.num_steps))
+        _, frames = scan(step, parts.past, known)
         return frames.movedim(0, 1)
 
 
@@ -120,9 +128,10 @@ def computes(problem: Problem) -> str:
     if problem.time == "rollout":
         return f"the whole rollout of {problem.num_steps} steps"
     if problem.time == "conditioned":
+        spread = f"at {', '.join(f'{t:.6g}' for t in problem.times)}" if problem.times else "evenly spaced in it"
         return (
             f"the solution at the given time, t in [0, 1]; "
-            f"the {problem.num_steps} training frames are evenly spaced in it"
+            f"the {problem.num_steps} training frames are {spread}"
         )
     return "the steady solution"
 
@@ -176,7 +185,8 @@ def random_arrays(
     arrays = {"coords": coords}
     if problem.num_inputs:
         noise = torch.randn(batch, *shape, problem.num_inputs, generator=generator)
-        arrays["inputs"] = scaled("inputs", noise)
+        mean, std = (values.cpu() for values in normaliser.of_inputs(problem))
+        arrays["inputs"] = mean + std * noise
     if problem.has_time:
         arrays["time"] = torch.rand(batch, generator=generator)
     return arrays

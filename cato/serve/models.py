@@ -87,7 +87,8 @@ class ServedModel:
         # Values of the size of the training's: others may overflow.
         statistics = {n: b.cpu().numpy() for n, b in self.surrogate.normaliser.named_buffers()}
         coords = statistics["coords_mean"] + statistics["coords_std"] * coords
-        inputs = np.broadcast_to(statistics["inputs_mean"], (1, *shape, self.problem.num_inputs))
+        mean = self.surrogate.normaliser.of_inputs(self.problem)[0].cpu().numpy()
+        inputs = np.broadcast_to(mean, (1, *shape, self.problem.num_inputs))
         self.surrogate.predict(inputs, coords)
         return timeit.timeit(lambda: self.surrogate.predict(inputs, coords), number=1)
 
