@@ -145,13 +145,15 @@ class Problem:
                 f"{self.name!r} is {self.time}"
             )
         if self.time != "rollout" and (self.static or self.controls):
-            raise InputError(f"static inputs and controls need a rollout; {self.name!r} is {self.time}")
+            raise InputError(
+                f"static inputs and controls need a rollout; {self.name!r} is {self.time}"
+            )
         is_whole = not self.controls or self.num_past == self.history * self.num_outputs
         if self.time == "rollout" and not (self.history > 0 and is_whole):
             raise InputError(
-                f"a rollout needs a past frame of its {self.num_outputs} outputs as its last inputs, "
-                f"after {self.static} static ones and {len(self.controls)} controls of each frame; "
-                f"got {self.num_inputs} inputs"
+                f"a rollout needs a past frame of its {self.num_outputs} outputs as its last "
+                f"inputs, after {self.static} static ones and {len(self.controls)} controls of "
+                f"each frame; got {self.num_inputs} inputs"
             )
         if len(self.times) not in (0, self.num_steps * self.has_time):
             raise InputError(f"times {self.times} must name every frame of a conditioned problem")
@@ -213,7 +215,8 @@ class Problem:
         """The same rollout over another number of steps."""
         if self.time != "rollout" or num_steps < 1:
             raise InputError(
-                f"{self.name!r} is {self.time}; only a rollout has another number of steps, 1 or more"
+                f"{self.name!r} is {self.time} and cannot have {num_steps} steps; a rollout can, "
+                f"1 or more"
             )
         names = control_names(self.controls, self.history - 1 + num_steps)
         first, last = self.static, self.num_inputs - self.num_past

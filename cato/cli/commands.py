@@ -281,6 +281,9 @@ class Predict(RunCommand):
     """File or folder with the inputs."""
     output: Annotated[Positional[Path | None], tyro.conf.arg(metavar="OUT")] = None
     """New file or folder; IN-predicted by default."""
+    steps: int | None = None
+    """Frames of a rollout, also more than in training; those of the targets or controls of IN, or
+    of the training, by default."""
 
     def run(self) -> None:
         from cato import sandbox
@@ -289,7 +292,7 @@ class Predict(RunCommand):
         from cato.inference.predict import predict_file
         from cato.runs.folder import open_run
 
-        figures = predict_file(open_run(self.folder), self.input, self.output)
+        figures = predict_file(open_run(self.folder), self.input, self.output, self.steps)
         show_errors("predicted", figures, self.json)
 
 

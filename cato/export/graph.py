@@ -29,9 +29,9 @@ from torch._higher_order_ops.scan import scan
 from torch.export import Dim, ExportedProgram
 from torch.fx import GraphModule
 
+from cato.data.rollout import RolloutInputs, next_past
 from cato.errors import InputError
 from cato.problem import Problem
-from cato.data.rollout import RolloutInputs, next_past
 from cato.surrogate import Surrogate
 
 Arrays = dict[str, Tensor]  # Inputs of a file by name.
@@ -128,7 +128,11 @@ def computes(problem: Problem) -> str:
     if problem.time == "rollout":
         return f"the whole rollout of {problem.num_steps} steps"
     if problem.time == "conditioned":
-        spread = f"at {', '.join(f'{t:.6g}' for t in problem.times)}" if problem.times else "evenly spaced in it"
+        spread = (
+            f"at {', '.join(f'{t:.6g}' for t in problem.times)}"
+            if problem.times
+            else "evenly spaced in it"
+        )
         return (
             f"the solution at the given time, t in [0, 1]; "
             f"the {problem.num_steps} training frames are {spread}"

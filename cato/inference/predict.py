@@ -6,7 +6,7 @@ and `coords`, or from VTK and NetCDF files the channels by name.
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -15,11 +15,12 @@ import numpy as np
 import torch
 
 from cato.benchmarks import fields_of, headline_of
+from cato.data.rollout import fewer_steps
 from cato.data.training_range import TrainingRange, Verdict, judge, load_range
 from cato.errors import InputError
 from cato.inference.conformal import Band, num_nodes_needed
 from cato.inference.evaluate import band_of, samples_at_once
-from cato.physics.metrics import relative_l2
+from cato.physics.metrics import relative_l2, relative_l2_per_frame
 from cato.problem import Problem
 from cato.progress import note, progress_bar
 from cato.runs.folder import Run
@@ -45,7 +46,9 @@ CODES = {"inside": 1, "outside": 0, "unknown": -1}
 """Verdicts as numbers in files."""
 
 
-def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str, Any]:
+def predict_file(
+    run: Run, source: Path, target: Path | None = None, steps: int | None = None
+) -> dict[str, Any]:
     """Solve for the samples of a file or folder and write the solutions in the same format.
 
     In the documented layout the new file gets `outputs`, `bands` if the run has a band, and if the
@@ -53,12 +56,16 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     NAME_predicted, NAME_band and, with targets, NAME_error at every node. `inside_training_range`
     is 1 or 0 for every sample (−1 if it is not known); the band of a sample outside is NaN.
 
-    The best weights of the run are used. The target is next to the source by default.
+    The best weights of the run are used. The target is next to the source by default. `steps` is
+    the number of frames of a rollout; by default those of the targets or controls of the file, or
+    as many as in training. Frames after those of the training have no band.
     """
     source = Path(source)
     target = default_target(source) if target is None else Path(target)
+    if steps is not None and steps != run.problem.num_steps:
+        run.problem.with_steps(steps)  # raises if it is not a rollout
     if source.exists():
-        require_writable(source, target, run.problem.num_steps)
+        require_writable(source, target, steps or run.problem.num_steps)
     surrogate = load_surrogate(run)
     naming = _naming(run, source)
     band = band_of(run, surrogate.step)
@@ -68,13 +75,15 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     streamed = _streamed(run, surrogate, source, target, naming)
     if streamed is None:
         samples = _samples(run, surrogate, source, naming)
-        predictions, seconds = _predicted(surrogate, samples, band, known)
+        samples, problem = _over_steps(run.problem, samples, steps)
+        predictions, seconds = _predicted(surrogate, problem, samples, band, known)
         write_predictions(target, naming, samples, _written(run.problem, naming, predictions))
         outcomes = [Outcome.of(prediction) for prediction in predictions]
     else:
         with appended(target, len(streamed)) as append:
-            for samples in streamed.windows():
-                predictions, some = _predicted(surrogate, samples, band, known)
+            for window in streamed.windows():
+                samples, problem = _over_steps(run.problem, window, steps)
+                predictions, some = _predicted(surrogate, problem, samples, band, known)
                 fields = _written(run.problem, naming, predictions)
                 append(as_dataset(naming, samples, fields, range(len(samples))))
                 outcomes += [Outcome.of(prediction) for prediction in predictions]
@@ -83,18 +92,60 @@ def predict_file(run: Run, source: Path, target: Path | None = None) -> dict[str
     return {
         "path": str(target),
         "num_samples": len(outcomes),
+        **_of_frames(run.problem, outcomes),
         "seconds_per_sample": seconds / len(outcomes),
         "training_range": _range_figures(outcomes),
         **_figures(run.problem, outcomes),
     }
 
 
+def _over_steps(
+    problem: Problem, samples: UserSamples, steps: int | None
+) -> tuple[UserSamples, Problem]:
+    """The samples with inputs and targets for a number of frames, and the problem with as many."""
+    if problem.time != "rollout":
+        return samples, problem
+    num_controls, first = len(problem.controls), samples.samples[0]
+    given = None
+    if num_controls:
+        others = problem.static + problem.num_past
+        num_frames, rest = divmod(len(samples.inputs) - others, num_controls)
+        given = num_frames + 1 - problem.history
+        if rest or given < 1:
+            return samples, problem  # which do not fit
+    if steps is None:
+        num_known = None if first.targets is None else len(first.targets)
+        steps = num_known or given or problem.num_steps
+    if given is not None and given < steps:
+        raise InputError(
+            f"{samples.path} has the controls of {given} frames after the given ones "
+            f"({', '.join(problem.controls)}), and {steps} are to be predicted; add them, or use "
+            f"--steps {given}"
+        )
+    problem = problem if steps == problem.num_steps else problem.with_steps(steps)
+
+    def cut(sample: UserSample) -> UserSample:
+        inputs = fewer_steps(problem, torch.from_numpy(sample.inputs)).numpy()
+        targets = None if sample.targets is None else sample.targets[:steps]
+        return replace(sample, inputs=inputs, targets=targets)
+
+    names = problem.inputs if num_controls else samples.inputs
+    has_later_truth = first.targets is not None and len(first.targets) > steps
+    if len(names) == len(samples.inputs) and not has_later_truth:
+        return samples, problem
+    return replace(samples, samples=[cut(s) for s in samples.samples], inputs=names), problem
+
+
 def _predicted(
-    surrogate: Surrogate, samples: UserSamples, band: Band | None, known: TrainingRange | None
+    surrogate: Surrogate,
+    problem: Problem,
+    samples: UserSamples,
+    band: Band | None,
+    known: TrainingRange | None,
 ) -> "tuple[list[SamplePrediction], float]":
     """The predictions for samples that fit the problem, and the seconds for all of them."""
-    _require_fit(surrogate.problem, samples)
-    predictions, seconds = predict_samples(surrogate, samples, band, known)
+    _require_fit(problem, samples)
+    predictions, seconds = predict_samples(surrogate, problem, samples, band, known)
     return predictions, seconds * len(predictions)
 
 
@@ -110,7 +161,8 @@ def _streamed(
             f"streamed are written as HDF5"
         )
     advice = "predict again when it is complete"
-    return StreamedSamples(source, _request(run, surrogate, naming), advice)
+    request = _request(run, surrogate, naming)
+    return StreamedSamples(source, request, advice, run.problem)
 
 
 @dataclass(frozen=True)
@@ -123,6 +175,7 @@ class Outcome:
     fields: dict[str, float]  # Errors of the fields; empty without the truth.
     width: np.ndarray | None  # Mean half-width of the band for each output.
     covered: np.ndarray | None
+    frames: np.ndarray  # Error of each frame whose truth is known; empty if steady.
 
     @classmethod
     def of(cls, prediction: "SamplePrediction") -> "Outcome":
@@ -134,8 +187,9 @@ class Outcome:
             prediction.verdict,
             error,
             {name: prediction.relative_l2(channels) or 0.0 for name, channels in fields.items()},
-            None if width is None else width.reshape(-1, width.shape[-1]).mean(0),
+            None if width is None else np.nanmean(width.reshape(-1, width.shape[-1]), axis=0),
             prediction.is_covered(),
+            prediction.frame_errors(),
         )
 
 
@@ -151,36 +205,65 @@ class SamplePrediction:
     """Of the conformal band, if the run has one for this mesh and the sample is not outside."""
 
     @property
-    def error(self) -> np.ndarray | None:
-        """Prediction minus truth, if the file has targets."""
-        truth = self.sample.targets
-        return None if truth is None else (self.values - truth).astype(self.values.dtype)
-
-    def relative_l2(self, channels: Sequence[int] | slice = slice(None)) -> float | None:
-        """Relative L2 error over nodes, frames and some outputs; infinite if the truth is zero."""
+    def _known(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """Predicted and true values of the frames whose truth is in the file."""
         truth = self.sample.targets
         if truth is None:
             return None
-        found, true = (torch.from_numpy(a[None, ..., channels]) for a in (self.values, truth))
+        return (self.values if self.problem.time == "steady" else self.values[: len(truth)]), truth
+
+    @property
+    def error(self) -> np.ndarray | None:
+        """Prediction minus truth, if the file has targets; NaN in frames without."""
+        if self._known is None:
+            return None
+        found, truth = self._known
+        error = np.full_like(self.values, np.nan)
+        error[: len(truth)] = found - truth
+        return error
+
+    def relative_l2(self, channels: Sequence[int] | slice = slice(None)) -> float | None:
+        """Relative L2 error over nodes, frames and some outputs; infinite if the truth is zero."""
+        if self._known is None:
+            return None
+        found, true = (torch.from_numpy(a[None, ..., channels]) for a in self._known)
         offsets = np.array(self.problem.offsets)[channels].tolist() if self.problem.offsets else ()
         return relative_l2(found, true, offsets=offsets).item()
 
+    def frame_errors(self) -> np.ndarray:
+        """Relative L2 error of each frame whose truth is known; empty if steady."""
+        if self._known is None or self.problem.time == "steady":
+            return np.zeros(0)
+        found, true = (torch.from_numpy(a.reshape(1, len(a), -1, a.shape[-1])) for a in self._known)
+        return relative_l2_per_frame(found, true, offsets=self.problem.offsets)[0].numpy()
+
     def is_covered(self) -> np.ndarray | None:
         """For each output, whether the promised share of nodes lies inside the band."""
-        if self.error is None or self.half_width is None:
+        if self._known is None or self.half_width is None:
             return None
-        inside = np.abs(self.error) <= self.half_width
-        rows = inside.reshape(-1, inside.shape[-1])
+        found, truth = self._known
+        width = self.half_width[: len(truth)] if self.problem.time != "steady" else self.half_width
+        has_band = ~np.isnan(width).any(-1)
+        rows = (np.abs(found - truth) <= width)[has_band].reshape(-1, truth.shape[-1])
         return rows.sum(0) >= num_nodes_needed(len(rows))
 
 
 def predict_samples(
-    surrogate: Surrogate, samples: UserSamples, band: Band | None, known: TrainingRange | None
+    surrogate: Surrogate,
+    problem: Problem,
+    samples: UserSamples,
+    band: Band | None,
+    known: TrainingRange | None,
 ) -> tuple[list[SamplePrediction], float]:
-    """The predictions for all samples, batched by mesh, and the seconds per sample."""
-    problem = surrogate.problem
+    """The predictions for all samples, batched by mesh, and the seconds per sample.
+
+    `problem` is that of the surrogate, possibly with another number of steps.
+    """
     first = samples.samples[:1]
-    _solve(surrogate, first, _arrays(problem, first))  # compiles and allocates
+    _solve(surrogate, problem, first, _arrays(problem, first))  # compiles and allocates
+    is_shorter = problem.num_steps < surrogate.problem.num_steps
+    if is_shorter:  # the range is that of the controls of all frames, the band one of all frames
+        band, known = None, None if problem.controls else known
     predictions: list[SamplePrediction] = []
     seconds = 0.0
     with progress_bar("predicting", len(samples)) as bar:
@@ -188,24 +271,42 @@ def predict_samples(
             group = _batch(samples.samples[len(predictions) :])
             arrays = _arrays(problem, group)
             began = time.perf_counter()
-            solutions = _solve(surrogate, group, arrays)
+            solutions = _solve(surrogate, problem, group, arrays)
             seconds += time.perf_counter() - began
-            verdicts = judge(known, problem, *arrays)
+            verdicts = judge(known, surrogate.problem, *_in_training(surrogate.problem, arrays))
             for sample, solution, verdict in zip(group, solutions, verdicts, strict=True):
                 values = _on_mesh(problem, sample, solution)
                 width = None
                 if band is not None and verdict.has_band:
-                    width = band.on_mesh(problem, sample.mesh)
+                    width = band.on_mesh(surrogate.problem, sample.mesh)
+                    if width is not None and problem.time != "steady":  # NaN in later frames
+                        later = problem.num_steps - len(width)
+                        pad = [(0, later), *(width.ndim - 1) * [(0, 0)]]
+                        width = np.pad(width, pad, constant_values=np.nan)
                 predictions.append(SamplePrediction(problem, sample, values, verdict, width))
             bar(len(predictions))
     return predictions, seconds / len(samples)
 
 
+def _in_training(
+    problem: Problem, arrays: tuple[np.ndarray, np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Inputs and coordinates without controls after the frames of the training."""
+    inputs, coords = arrays
+    if not problem.controls:
+        return arrays
+    return fewer_steps(problem, torch.from_numpy(inputs)).numpy(), coords
+
+
 def _solve(
-    surrogate: Surrogate, group: list[UserSample], arrays: tuple[np.ndarray, np.ndarray]
+    surrogate: Surrogate,
+    problem: Problem,
+    group: list[UserSample],
+    arrays: tuple[np.ndarray, np.ndarray],
 ) -> np.ndarray:
+    steps = problem.num_steps if problem.time == "rollout" else None
     try:
-        return surrogate.predict(*arrays)
+        return surrogate.predict(*arrays, steps=steps)
     except NotFinite as error:
         origin = group[error.sample].origin
         raise InputError(f"{origin}: the prediction is not finite: {error.reason}") from None
@@ -248,7 +349,7 @@ def _naming(run: Run, source: Path) -> Naming:
 def _samples(run: Run, surrogate: Surrogate, source: Path, naming: Naming) -> UserSamples:
     if run.config.data.file is None and source.suffix.lower() == ".npz":
         return _benchmark_samples(surrogate, source)
-    return read_samples(source, _request(run, surrogate, naming))
+    return read_samples(source, _request(run, surrogate, naming), run.problem)
 
 
 def _request(run: Run, surrogate: Surrogate, naming: Naming) -> ReadRequest:
@@ -295,7 +396,7 @@ def _require_fit(problem: Problem, samples: UserSamples) -> None:
             f"({', '.join(problem.inputs)}), the file has {len(samples.inputs)} "
             f"({', '.join(samples.inputs)})"
         )
-    frames = () if problem.time == "steady" else (problem.num_steps,)
+    in_time = problem.time != "steady"
     for sample in samples.samples:
         dimension, is_mesh = sample.coords.shape[-1], problem.geometry != "cloud"
         if dimension != problem.dimension or (is_mesh and len(sample.mesh) != dimension):
@@ -307,7 +408,12 @@ def _require_fit(problem: Problem, samples: UserSamples) -> None:
         for what, array in arrays.items():
             if array is not None and not np.isfinite(array).all():
                 raise InputError(f"{sample.origin}: the {what} have NaN or infinite values")
-        expected = (*frames, *sample.mesh, problem.num_outputs)
+        expected = (*sample.mesh, problem.num_outputs)
+        if in_time:
+            num_frames = problem.num_steps
+            if problem.time == "rollout" and sample.targets is not None:
+                num_frames = min(num_frames, len(sample.targets))  # the truth may end before
+            expected = (num_frames, *expected)
         if sample.targets is not None and sample.targets.shape != expected:
             raise InputError(
                 f"{sample.origin}: targets are {sample.targets.shape}, the outputs {expected}"
@@ -370,6 +476,17 @@ def _range_figures(outcomes: list[Outcome]) -> dict[str, Any]:
     counts = {kind: kinds.count(kind) for kind in CODES if kind in kinds}
     reasons = {o.origin: o.verdict.reason for o in outcomes if o.verdict.kind == "outside"}
     return counts | ({"reasons": reasons} if reasons else {})
+
+
+def _of_frames(problem: Problem, outcomes: list[Outcome]) -> dict[str, Any]:
+    """Mean error of each frame of a problem in time, over the samples whose truth is known."""
+    errors = [o.frames for o in outcomes if len(o.frames)]
+    if problem.time == "steady" or not errors:
+        return {}
+    num_frames = max(map(len, errors))
+    pad = [np.pad(e, (0, num_frames - len(e)), constant_values=np.nan) for e in errors]
+    means = np.nanmean(pad, axis=0).tolist()
+    return {"frame_errors": means, "trained_frames": problem.num_steps}
 
 
 def _figures(problem: Problem, outcomes: list[Outcome]) -> dict[str, Any]:

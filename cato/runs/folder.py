@@ -55,6 +55,7 @@ from cato.problem import Problem
 from cato.runs.checkpoint import Checkpoint, Checkpoints, copy_checkpoints, save_checkpoint
 from cato.runs.provenance import commit, environment
 from cato.runs.settings import RunConfig, command_of, run_config
+from cato.user_data.naming import NO_TIMES
 
 FORMAT = 1
 LOCK = ".lock"
@@ -322,6 +323,10 @@ def run_of(record: dict[str, Any], folder: Path, pretrained: Path | None = None)
         settings = record["config"]
         if "conditioning" not in record["problem"]:  # version 0.1 had the published one only
             settings = settings | {"data": {"conditioning": "published"} | settings["data"]}
+        if "static" not in record["problem"] and settings["data"].get("file"):  # before parameters
+            time = record["problem"]["time"]
+            known = {"time": time, "times": NO_TIMES} if time != "steady" else {}
+            settings = settings | {"data": settings["data"] | known}
         config = run_config(settings, str(path))
         problem = Problem.from_dict(record["problem"])
         for name, kind in (("cato", str), ("created", str), ("environment", dict)):

@@ -94,6 +94,12 @@ class DataConfig:
     """Fields of `file` that are inputs, such as k,u[:10] (frames of a time series)."""
     targets: str = ""  # Fields of `file` that are targets.
     periodic: Axes = ()  # Periodic mesh axes of `file`, from 0.
+    time: Literal["auto", "rollout", "conditioned"] = "auto"
+    """Time protocol of `file`: each frame from the ones before it, or from the inputs and its time.
+    auto: the first if the inputs have earlier frames of the targets."""
+    times: str = ""
+    """Field of `file` with the times of its frames; times, time or t by default. none: evenly
+    spaced."""
     fingerprint: str = ""  # Fingerprint of the data in `file`; other data are refused.
     streamed: Literal["auto", "yes", "no"] = "auto"
     """Read samples during training instead of loading all into memory. auto: if they would take
@@ -129,7 +135,8 @@ class DataConfig:
 
     @property
     def naming(self) -> Naming:
-        return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
+        names = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
+        return replace(names, time=self.time, times=self.times)
 
     def condition(self, train: Dataset, model: type[Operator], *, quiet: bool = False) -> Problem:
         """The problem of the training samples with the conditioning of these settings; says why."""
@@ -277,9 +284,11 @@ def _require_consistent(data: DataConfig, benchmark: str, where: str) -> None:
         )
     if (data.file is not None) != (benchmark == USER_DATA) or (data.file and data.original):
         raise InputError(f"{where}: data.file is for user data; give it as `cato train FILE`")
-    if data.file is None and (data.coords or data.inputs or data.targets or data.periodic):
+    named = (data.coords, data.inputs, data.targets, data.periodic, data.times)
+    if data.file is None and (any(named) or data.time != "auto"):
         raise InputError(
-            f"{where}: data.coords, data.inputs, data.targets and data.periodic are for user data"
+            f"{where}: data.coords, data.inputs, data.targets, data.periodic, data.time and "
+            f"data.times are for user data"
         )
     if data.file is not None and data.resolution is not None:
         raise InputError(f"{where}: the resolution of user data is that of their file")

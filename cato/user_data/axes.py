@@ -6,6 +6,8 @@ Every reader returns an `xarray.Dataset` with these variables (samples and time 
     NAME        (sample, time_NAME, axis_0, axis_1, ..., channel_NAME)  a field
     NAME        (sample, channel_NAME)                                  scalars of the samples
     mask        (sample, axis_0)                                        False at padding of clouds
+    NAME        (sample, time_NAME, channel_NAME)                       numbers of every frame
+    times       (sample, time_times)                                    times of the frames
     split       (sample)                                                train, validation or test
 
 Time and channel carry the field's name because fields may differ in their length. The coordinate
@@ -30,7 +32,7 @@ import numpy as np
 from cato.benchmarks.contract import SPLITS
 from cato.errors import InputError
 from cato.problem import MIN_NODES
-from cato.user_data.naming import Name, Naming, ReadRequest
+from cato.user_data.naming import NO_TIMES, TIMES, Name, Naming, ReadRequest
 
 if TYPE_CHECKING:
     import xarray  # imported where it is used: it costs every command half a second
@@ -38,7 +40,13 @@ if TYPE_CHECKING:
 SAMPLE, TIME, CHANNEL = "sample", "time", "channel"
 MAX_DIMENSION = 3
 MAX_CHANNELS = 4  # A last axis of this length is taken for channels where nothing says what it is.
-LABELS = {"inputs": "input_names", "targets": "target_names", "scalars": "scalar_names"}
+LABELS = {
+    "inputs": "input_names",
+    "targets": "target_names",
+    "scalars": "scalar_names",
+    "parameters": "parameter_names",
+    "controls": "control_names",
+}
 """Arrays of the documented layout with the names of the channels of a field."""
 
 Shape = tuple[int, ...]
@@ -63,13 +71,13 @@ def make_dataset(
     """
     import xarray
 
-    reserved = {SAMPLE, "mask", "split", *mesh_dims(MAX_DIMENSION)}
+    reserved = {SAMPLE, "mask", "split", "times", *mesh_dims(MAX_DIMENSION)}
     reserved |= set() if naming.coords == ("coords",) else {"coords"}
     if taken := reserved.intersection(naming.fields):
         raise InputError(f"{path}: {min(taken)!r} cannot be the name of a field; rename it")
     named: dict[str, Any] = {}
     for name, (dims, values) in variables.items():
-        if name not in ("mask", "split") and CHANNEL not in dims:
+        if name not in ("mask", "split", "times") and CHANNEL not in dims:
             dims, values = (*dims, CHANNEL), values[..., None]
         named[name] = (tuple(f"{d}_{name}" if d in (TIME, CHANNEL) else d for d in dims), values)
     return xarray.Dataset(named, attrs={"origin": str(path), "notes": list(notes)})
@@ -170,7 +178,7 @@ class ArrayFile:
 
 def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarray.Dataset":
     """Read the fields and name their axes; `has_samples` says if the first one counts samples."""
-    naming = request.naming.within(file.shapes, request.truth)
+    naming, is_layout = request.naming.within(file.shapes, request.truth), request.naming.is_layout
     fields = {name: file.numbers(name) for name in naming.fields}
     notes = list(file.notes)
     if not naming.coords and request.coords is None:
@@ -180,13 +188,20 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
     match = _match_mesh(file, replace(request, naming=naming), fields, has_samples)
     sample = (SAMPLE,) if match.is_per_sample else ()
     variables = {"coords": ((*sample, *mesh_dims(len(match.mesh)), CHANNEL), match.coords)}
+    num_samples = match.num_samples if has_samples else None
+    series = series_of(naming, is_layout, file.shapes, match.mesh, num_samples)
     for name, array in fields.items():
         try:
-            dims = field_dims(array.shape, match.mesh, match.num_samples if has_samples else None)
+            dims = series.get(name) or field_dims(array.shape, match.mesh, num_samples)
         except InputError as error:
             raise InputError(f"{file.path}: field {name!r}: {error}") from None
         if name != "coords":  # positions that are also an input
             variables[name] = (dims, array)
+    times = times_name(file, naming)
+    if times and 1 <= len(file.shapes[times]) <= 1 + has_samples:
+        dims = (*sample_dim(num_samples), TIME)[-len(file.shapes[times]) :]
+        if dims[0] == TIME or file.shapes[times][0] == num_samples:
+            variables["times"] = (dims, as_times(file.read(times), f"{file.path}: {times!r}"))
     if has_samples:
         reads = {"mask": file.numbers, "split": file.read}
         extra = {name: read(name) for name, read in reads.items() if name in file.shapes}
@@ -286,6 +301,62 @@ def field_dims(shape: Shape, mesh: Shape, num_samples: int | None = None) -> Dim
         f"shape {shape} should be {(*first, *mesh)} or, with channels, {(*first, *mesh, 'C')}; in "
         f"time {(*first, 'T', *mesh, 'C')}; or scalars {first}, {(*first, 'P')}"
     )
+
+
+def sample_dim(num_samples: int | None) -> Dims:
+    """The axis of samples, if there is one."""
+    return () if num_samples is None else (SAMPLE,)
+
+
+def series_of(
+    naming: Naming, is_layout: bool, shapes: Mapping[str, Shape], mesh: Shape, count: int | None
+) -> dict[str, Dims]:
+    """Inputs with numbers in every frame, (samples, frames) or (samples, frames, numbers).
+
+    In the documented layout those are `controls`. Elsewhere they have as many frames as the
+    targets, or the user named frames of them. Without samples `count` is None.
+    """
+    sample = sample_dim(count)
+    num_frames = {
+        shapes[name.field][len(sample)]
+        for name in naming.targets
+        if any(TIME in dims for dims in nodal_dims(shapes[name.field][len(sample) :], mesh))
+    }
+    found: dict[str, Dims] = {}
+    for name in naming.inputs:
+        shape = shapes[name.field]
+        rest = shape[len(sample) :]
+        if is_layout:
+            is_series = name.field == "controls"
+        else:
+            is_series = name.frames is not None or bool(num_frames & {*rest[:1]})
+        if is_series and len(rest) in (1, 2) and not nodal_dims(rest, mesh):
+            found[name.field] = (*sample, TIME, CHANNEL)[: len(shape)]
+    return found
+
+
+def times_name(file: ArrayFile, naming: Naming) -> str:
+    """The array with the times of the frames; empty if there is none, or they are not used."""
+    if naming.times == NO_TIMES:
+        return ""
+    if naming.times:
+        if naming.times not in file.shapes:
+            raise InputError(
+                f"{file.path} has no array {naming.times!r} of times, only "
+                f"{', '.join(file.shapes)}; name it with --data.times, or give --data.times none"
+            )
+        return naming.times
+    used = {*naming.fields, *naming.coords}
+    return next((n for n in TIMES if n in file.shapes and file.shapes[n] and n not in used), "")
+
+
+def as_times(values: np.ndarray, what: str) -> np.ndarray:
+    """Times as numbers; dates become seconds."""
+    if values.dtype.kind in "mM":
+        return (values - values.reshape(-1)[0]) / np.timedelta64(1, "s")
+    if values.dtype.kind not in "fiu":
+        raise InputError(f"{what} should be numbers or dates, but are {values.dtype}")
+    return values.astype(np.float64)
 
 
 class MeshMatch(NamedTuple):

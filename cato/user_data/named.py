@@ -17,17 +17,18 @@ from cato.user_data.axes import (
     TIME,
     ArrayFile,
     Dims,
+    as_times,
     make_dataset,
     mesh_dims,
     sample_variables,
+    times_name,
     unit_grid_note,
 )
-from cato.user_data.naming import Naming, ReadRequest
+from cato.user_data.naming import TIMES, Naming, ReadRequest
 
 if TYPE_CHECKING:
     import xarray
 
-TIMES = ("time", "t", "time_predicted", "t_predicted")
 CHANNELS = ("channel", "channels", "component", "components")
 SAMPLES = ("sample", "samples", "case", "cases", "member", "realization", "trajectory", "batch")
 
@@ -68,6 +69,10 @@ def read_named(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xar
         extra = [name for name in ("split", "mask") if name in file.shapes]
         arrays = {name: file.read(name) for name in extra}
         variables |= sample_variables(file.path, arrays, sizes.get(SAMPLE, 1), mesh)
+    times = times_name(file, naming)
+    if times and {roles.get(dim) for dim in file.dims[times]} <= {SAMPLE, TIME}:
+        dims = tuple(roles[dim] for dim in file.dims[times])
+        variables["times"] = (dims, as_times(file.read(times), f"{file.path}: {times!r}"))
     layout = file.kind if file.is_layout else ""
     return make_dataset(file.path, naming, variables, notes).assign_attrs(layout=layout)
 

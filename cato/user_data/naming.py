@@ -13,6 +13,11 @@ import numpy as np
 
 from cato.errors import InputError
 
+LAYOUT_INPUTS = ("inputs", "scalars", "parameters", "controls")
+"""Arrays of the documented layout that are inputs."""
+TIMES = ("times", "time", "t", "time_predicted", "t_predicted")  # Customary names of times.
+NO_TIMES = "none"
+
 _NAME = re.compile(r"([^\[\],]+?)(?:\[(?:(-?\d*):(-?\d*)|(-?\d+))\])?")
 
 
@@ -56,6 +61,9 @@ class Naming:
     inputs: tuple[Name, ...] = ()  # Empty if the mesh is the only input.
     targets: tuple[Name, ...] = ()
     periodic: tuple[int, ...] = ()  # Periodic mesh axes, counted from 0.
+    time: str = "auto"  # rollout or conditioned, where the fields could be either.
+    times: str = ""
+    """The array with the times of the frames; that of a customary name if empty, or none."""
 
     @classmethod
     def parse(
@@ -98,7 +106,7 @@ class Naming:
         coords = self.coords or (("coords",) if "coords" in fields else ())
         inputs, targets = self.inputs, self.targets
         if self.is_layout:
-            inputs = tuple(Name(name) for name in ("inputs", "scalars") if name in fields)
+            inputs = tuple(Name(name) for name in LAYOUT_INPUTS if name in fields)
             targets = (Name("targets"),)
         if not truth and not {name.field for name in targets} <= set(fields):
             targets = ()

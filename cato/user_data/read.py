@@ -17,6 +17,7 @@ from cato.benchmarks.contract import SPLITS
 from cato.data.dataset import Splits
 from cato.errors import InputError
 from cato.files import digest, stamp
+from cato.problem import Problem
 from cato.progress import note
 from cato.sandbox import require_regular
 from cato.user_data import meshes, tables
@@ -51,8 +52,11 @@ def complete_naming(path: Path, naming: Naming) -> tuple[Naming, list[str]]:
     return guess_names(files_of(path)[0], naming, is_entry(path), path)
 
 
-def read_samples(path: Path, request: ReadRequest) -> UserSamples:
-    """The samples of a file, or of a folder whose files hold one or more samples each."""
+def read_samples(path: Path, request: ReadRequest, known: Problem | None = None) -> UserSamples:
+    """The samples of a file, or of a folder whose files hold one or more samples each.
+
+    To predict, `known` is the problem of the model.
+    """
     path = _existing(path)
     if not is_entry(path):
         files = [(split, f) for split, part in _files_by_split(path).items() for f in part]
@@ -66,7 +70,8 @@ def read_samples(path: Path, request: ReadRequest) -> UserSamples:
         (datasets,) = read_files([path], request, has_samples=True)
     if suffix_of(files_of(path)[0]) in (*meshes.SUFFIXES, *tables.SUFFIXES):
         datasets = without_flat_components(datasets)
-    return declared_periodic(assemble(path, datasets, request.naming), request.naming.periodic)
+    samples = assemble(path, datasets, request.naming, known)
+    return declared_periodic(samples, request.naming.periodic)
 
 
 def fingerprint(path: Path) -> str:

@@ -7,6 +7,7 @@ PyTorch, which the child process needs for tensors only.
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,7 +78,8 @@ def guess_names(
     ((words, periodic, notes),) = parse(
         _guess, [file], naming, has_samples, given, imports=imports, parts=parts
     )
-    return Naming.parse(**words, periodic=periodic), notes
+    found = Naming.parse(**words, periodic=periodic)
+    return replace(found, time=naming.time, times=naming.times), notes
 
 
 def _guess(

@@ -1,8 +1,7 @@
 """Samples of a user's file, what they are samples of, and datasets of them.
 
 `assemble` makes samples of datasets with named dimensions. Targets with a time dimension are a
-problem in time. It is a rollout if the inputs are only earlier frames of the same fields; otherwise
-the model is conditioned on the time of each frame. `recognise` tells the geometry from the nodes:
+problem in time, see `cato.user_data.series`. `recognise` tells the geometry from the nodes:
 
 - grid: one structured shape, coordinate d runs along axis d in equal steps;
 - mesh: one structured shape (as many axes as coordinates, three or more nodes along each);
@@ -22,16 +21,13 @@ from cato.data.arrays import array_type, is_uniform
 from cato.data.dataset import Dataset
 from cato.errors import InputError
 from cato.problem import MIN_NODES, Geometry, Problem, TimeProtocol
-from cato.user_data.axes import CHANNEL, SAMPLE, TIME
+from cato.user_data.axes import CHANNEL, SAMPLE
 from cato.user_data.naming import Name, Naming
 from cato.user_data.precision import Spread, needs_float64, offsets_of, spreads
+from cato.user_data.series import Channels, Series, joined, mesh_of, series_of
 
 if TYPE_CHECKING:
     import xarray
-
-DEFAULT_NAMES = {"inputs": "input", "targets": "target", "scalars": "scalar"}
-Channels = tuple[np.ndarray, tuple[str, ...]]
-"""Values with channels last, and the names of the channels."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +68,9 @@ class UserSamples:
     periodic: tuple[int, ...] = ()  # Periodic mesh axes, on which every node is there once.
     period: tuple[float | None, ...] = ()  # Of each coordinate; empty if none has a period.
     repeated: tuple[int, ...] = ()  # Periodic axes at whose end the file repeats their first line.
+    static: int = 0  # As in `Problem`, like the next two.
+    controls: tuple[str, ...] = ()
+    times: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()  # What reading them assumed.
     layout: str = ""  # The layout of their files, such as PDEBench, if it is one of others.
 
@@ -137,6 +136,9 @@ def recognise(
         period=samples.period,
         time=samples.time,
         num_steps=samples.num_frames,
+        static=samples.static,
+        controls=samples.controls,
+        times=samples.times,
         normalise=(*coords, "inputs", "outputs"),
         float64=exact,
         offsets=offsets_of(found["outputs"]),
@@ -198,18 +200,23 @@ def _padded(mesh: tuple[int, ...], num_nodes: int, array: np.ndarray) -> np.ndar
 # -- from named dimensions to samples -------------------------------------------------------------
 
 
-def assemble(path: Path, datasets: "list[xarray.Dataset]", naming: Naming) -> UserSamples:
+def assemble(
+    path: Path,
+    datasets: "list[xarray.Dataset]",
+    naming: Naming,
+    known: Problem | None = None,
+) -> UserSamples:
     """Put the fields of each sample together.
 
     The datasets, of one or many samples each, are in the inner form of `cato.user_data.axes`;
-    `naming` is as the user gave it.
+    `naming` is as the user gave it. To predict, `known` is the problem of the model.
     """
     first, is_layout = datasets[0], naming.is_layout
     naming = naming.within([str(name) for name in first.data_vars], truth=False)
-    time = _time_protocol(first, naming, is_layout)
-    _, inputs = _inputs(first, naming, time)
+    series = series_of(datasets, naming, is_layout, known)
+    _, inputs = _inputs(first, series)
     _, outputs = _targets(first, naming)
-    samples = [s for dataset in datasets for s in _samples(dataset, naming, time)]
+    samples = [s for dataset in datasets for s in _samples(dataset, naming, series)]
     if not samples:
         raise InputError(f"{path} holds no samples: the axis that counts them has length 0")
     expected, nodes, targets = _sizes(samples[0]), samples[0].coords, samples[0].targets
@@ -221,19 +228,29 @@ def assemble(path: Path, datasets: "list[xarray.Dataset]", naming: Naming) -> Us
             )
     if len(datasets) > 1 and all(np.array_equal(sample.coords, nodes) for sample in samples):
         samples = [replace(sample, coords=nodes) for sample in samples]
-    num_frames = 1 if time == "steady" or targets is None else len(targets)
+    num_frames = 1 if series.time == "steady" or targets is None else len(targets)
     notes = dict.fromkeys(note for dataset in datasets for note in dataset.attrs["notes"])
     layout = first.attrs.get("layout", "")
     return UserSamples(
-        path, samples, inputs, outputs, time, num_frames, notes=tuple(notes), layout=layout
+        path,
+        samples,
+        inputs,
+        outputs,
+        series.time,
+        num_frames,
+        static=series.num_static,
+        controls=series.control_names,
+        times=series.times,
+        notes=(*notes, *series.notes),
+        layout=layout,
     )
 
 
-def _samples(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Iterator[UserSample]:
+def _samples(dataset: "xarray.Dataset", naming: Naming, series: Series) -> Iterator[UserSample]:
     """The samples of one dataset; on a shared mesh they share the array of its nodes."""
-    inputs, _ = _inputs(dataset, naming, time)
+    inputs, _ = _inputs(dataset, series)
     targets, _ = _targets(dataset, naming)
-    order = (SAMPLE, *_mesh(dataset), f"{CHANNEL}_coords")
+    order = (SAMPLE, *mesh_of(dataset), f"{CHANNEL}_coords")
     coords = _floats(dataset["coords"].transpose(*order, missing_dims="ignore").values)
     split = dataset.attrs.get("split", "")
     for i in range(len(inputs)):
@@ -255,88 +272,40 @@ def _samples(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> I
         yield sample
 
 
-def _mesh(dataset: "xarray.Dataset") -> list[str]:
-    return sorted(str(dim) for dim in dataset["coords"].dims if str(dim).startswith("axis"))
-
-
-def _field(dataset: "xarray.Dataset", name: Name) -> "xarray.DataArray":
-    """The named frames of a field as (sample, time, axes, channel), with names of channels."""
-    origin = dataset.attrs["origin"]
-    if name.field not in dataset:
-        raise InputError(f"{origin} has no field {name.field!r}, which other samples have")
-    field = dataset[name.field]
-    roles = {
-        dim: role for dim in field.dims if (role := str(dim).partition("_")[0]) in (TIME, CHANNEL)
-    }
-    field = field.rename(roles)
-    if name.frames is not None:
-        if TIME not in field.dims:
-            raise InputError(f"{origin}: field {name} has no frames; its shape is {field.shape}")
-        field = field.isel(time=slice(*name.frames))
-    if name.frame is not None:
-        num_frames = field.sizes.get(TIME, 0)
-        if not -num_frames <= name.frame < num_frames:
-            raise InputError(f"{origin}: there is no {name}; the field has {num_frames} frames")
-        field = field.isel(time=name.frame)
-    if CHANNEL not in field.coords:
-        word, count = DEFAULT_NAMES.get(name.field, name.field), field.sizes[CHANNEL]
-        words = [word] if count == 1 else [f"{word}_{i + 1}" for i in range(count)]
-        field = field.assign_coords(channel=words)
-    # What all samples share is repeated, and scalars of samples at every node.
-    mesh = _mesh(dataset)
-    sizes = {d: dataset.sizes.get(d, 1) for d in (SAMPLE, *mesh) if d not in field.dims}
-    order = (SAMPLE, TIME, *mesh, CHANNEL)
-    return field.expand_dims(sizes).transpose(*order, missing_dims="ignore")
-
-
-def _time_protocol(dataset: "xarray.Dataset", naming: Naming, is_layout: bool) -> TimeProtocol:
-    past = [_field(dataset, name) for name in naming.inputs]
-    future = [_field(dataset, name) for name in naming.targets]
-    in_time = [TIME in field.dims for field in future]
-    if any(in_time) and not all(in_time):
-        raise InputError(f"{dataset.attrs['origin']}: some targets have frames and others do not")
-    if not any(in_time):
-        return "steady"
-    if not past or not all(TIME in field.dims for field in past):
-        return "conditioned"
-    if is_layout:
-        labels = [f"{CHANNEL}_{name}" for name in ("inputs", "targets")]
-        words = {tuple(dataset[n].values) for n in labels if n in dataset.coords}
-        # Different names are different fields: a rollout would feed outputs back as these inputs.
-        is_same = past[0].sizes[CHANNEL] == future[0].sizes[CHANNEL] and len(words) < 2
-        return "rollout" if is_same else "conditioned"
-    if [n.field for n in naming.inputs] != [n.field for n in naming.targets]:
-        return "conditioned"
-    for past_name, next_name in zip(naming.inputs, naming.targets, strict=True):
-        ends, starts = past_name.frames or (None, None), next_name.frames or (None, None)
-        if ends[1] is None or ends[1] != starts[0]:
-            raise InputError(
-                f"inputs {past_name} and targets {next_name}: the targets of a rollout begin with "
-                f"the frame after its inputs, such as u[:10] and u[10:]"
-            )
-    return "rollout"
-
-
-def _inputs(dataset: "xarray.Dataset", naming: Naming, time: TimeProtocol) -> Channels:
+def _inputs(dataset: "xarray.Dataset", series: Series) -> Channels:
     """Inputs (sample, axes, channel), frames as channels with the oldest first.
 
-    In a rollout all fields of one frame stand together, because the model drops the oldest frame
-    and appends the newest.
+    In a rollout static inputs come first, then controls, then past frames. All fields of one frame
+    stand together, because the model drops the oldest frame and appends the newest.
     """
-    parts: list[np.ndarray] = []
-    words: list[str] = []
-    mesh = _mesh(dataset)
-    for names in [naming.inputs] if time == "rollout" else [(name,) for name in naming.inputs]:
-        values, found = _joined(dataset, names, "inputs")
-        if values.ndim > len(mesh) + 2:
-            start, num_frames = (names[0].frames or (0, None))[0] or 0, values.shape[1]
-            values = np.moveaxis(values, 1, -2).reshape(*values.shape[:1], *values.shape[2:-1], -1)
-            found = tuple(f"{word}[{start + k}]" for k in range(num_frames) for word in found)
-        parts.append(values)
-        words += found
+    mesh = mesh_of(dataset)
+    parts = [
+        _as_channels(*joined(dataset, names, "inputs"), _first_frame(names), len(mesh))
+        for names in ((name,) for name in series.separate)
+    ]
+    if series.control_names and series.last is not None:
+        values = series.control_values(dataset)
+        parts.append(_as_channels(values, series.control_names, 1, len(mesh)))
+    if series.past:
+        past = joined(dataset, series.past, "inputs")
+        parts.append(_as_channels(*past, _first_frame(series.past), len(mesh)))
     if not parts:
-        parts = [np.zeros([*(dataset.sizes.get(dim, 1) for dim in (SAMPLE, *mesh)), 0])]
-    return _floats(np.concatenate(parts, axis=-1)), tuple(words)
+        parts = [(np.zeros([*(dataset.sizes.get(dim, 1) for dim in (SAMPLE, *mesh)), 0]), ())]
+    values = np.concatenate([values for values, _ in parts], axis=-1)
+    return _floats(values), tuple(word for _, words in parts for word in words)
+
+
+def _first_frame(names: tuple[Name, ...]) -> int:
+    return (names[0].frames or (0, None))[0] or 0
+
+
+def _as_channels(values: np.ndarray, words: tuple[str, ...], first: int, num_axes: int) -> Channels:
+    """Frames, numbered from `first`, as channels."""
+    if values.ndim == num_axes + 2:
+        return values, words
+    num_frames = values.shape[1]
+    values = np.moveaxis(values, 1, -2).reshape(*values.shape[:1], *values.shape[2:-1], -1)
+    return values, tuple(f"{word}[{first + k}]" for k in range(num_frames) for word in words)
 
 
 def _targets(
@@ -345,17 +314,8 @@ def _targets(
     """Targets (sample, time, axes, channel); None where the file has none, or no frame of them."""
     if not naming.targets:
         return None, ()
-    values, words = _joined(dataset, naming.targets, "targets")
+    values, words = joined(dataset, naming.targets, "targets")
     return (_floats(values) if values.size or not len(values) else None), words
-
-
-def _joined(dataset: "xarray.Dataset", names: tuple[Name, ...], what: str) -> Channels:
-    fields = [_field(dataset, name) for name in names]
-    if len({field.sizes.get(TIME) for field in fields}) > 1:
-        origin = dataset.attrs["origin"]
-        raise InputError(f"{origin}: the {what} differ in their numbers of frames")
-    words = tuple(str(word) for field in fields for word in field[CHANNEL].values)
-    return np.concatenate([field.values for field in fields], axis=-1), words
 
 
 def _sizes(sample: UserSample) -> str:

@@ -61,8 +61,10 @@ class Layout:
 class StreamedSamples:
     """The samples of a file, a window at a time."""
 
-    def __init__(self, path: Path, request: ReadRequest, advice: str) -> None:
-        self.path, self._request = path, request
+    def __init__(
+        self, path: Path, request: ReadRequest, advice: str, known: Problem | None = None
+    ) -> None:
+        self.path, self._request, self._known = path, request, known
         self.watch = Watch([path], advice)
         (found,) = parse(layout_of, [path], request, imports=["xarray"])
         groups = [Group(*values) for values in found["groups"]]
@@ -82,7 +84,7 @@ class StreamedSamples:
         (values,) = parse(window_of, [self.path], self._request, group.name, *rows, imports=imports)
         self.watch.require_same()
         dataset = xarray.Dataset.from_dict(values)
-        samples = assemble(self.path, [dataset], self._request.naming)
+        samples = assemble(self.path, [dataset], self._request.naming, self._known)
         return declared_periodic(samples, self._request.naming.periodic)
 
     def windows(self) -> Iterator[UserSamples]:
@@ -183,9 +185,14 @@ def _num_rows(window: UserSamples, name: str) -> int:
     )
 
 
+def _time_of(samples: UserSamples) -> str:
+    details = ", ".join((*samples.controls, *map(str, samples.times)))
+    return f"{samples.time} {details}".rstrip()
+
+
 def _require_alike(first: UserSamples, window: UserSamples) -> None:
     """Raise if samples of one file are of different problems."""
-    for name, of in (("geometry", geometry_of), ("time", lambda samples: samples.time)):
+    for name, of in (("geometry", geometry_of), ("time", _time_of)):
         if of(first) != of(window):
             raise InputError(
                 f"{window.samples[0].origin}: {name} {of(window)}, but {of(first)} before; a file "

@@ -16,7 +16,16 @@ from cato.data.formats import open_hdf5
 from cato.errors import InputError
 from cato.sandbox import require_room
 from cato.user_data.arrays import open_h5
-from cato.user_data.axes import SAMPLE, ArrayFile, Shape, field_dims, name_axes, nodal_dims
+from cato.user_data.axes import (
+    SAMPLE,
+    ArrayFile,
+    Shape,
+    field_dims,
+    name_axes,
+    nodal_dims,
+    series_of,
+    times_name,
+)
 from cato.user_data.naming import ReadRequest
 
 
@@ -101,9 +110,13 @@ def _cut(file: ArrayFile, request: ReadRequest) -> tuple[int, list[str]]:
     own = [_is_per_sample(file, shape, reference) for shape in nodes]
     cut = [name for name, is_own in zip(naming.coords, own, strict=True) if is_own]
     mesh = _mesh(nodes, own, request, reference)
+    series = series_of(naming, request.naming.is_layout, file.shapes, mesh, count)
     for name, shape in fields.items():
-        if SAMPLE in field_dims(shape, mesh, count):
+        if SAMPLE in (series.get(name) or field_dims(shape, mesh, count)):
             cut.append(name)
+    times = times_name(file, naming)
+    if times and len(file.shapes[times]) == 2:
+        cut.append(times)
     return count, [*cut, *(n for n in ("mask", "split") if n in file.shapes)]
 
 

@@ -1,5 +1,6 @@
 """What samples are taken for follows from their nodes and shapes alone."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -221,7 +222,12 @@ def test_time_is_told_by_the_inputs(tmp_path):
     asked = samples_of(tmp_path, Naming.parse("", "k", "u"), **arrays)
     assert (asked.time, asked.num_frames) == ("conditioned", 6)
     mixed = samples_of(tmp_path, Naming.parse("", "k,u[:1]", "u[1:]"), **arrays)
-    assert (mixed.time, mixed.inputs) == ("conditioned", ("k", "u[0]"))
+    assert (mixed.time, mixed.inputs, mixed.static) == ("rollout", ("k", "u[0]"), 1)
+    as_told = replace(Naming.parse("", "k,u[:1]", "u[1:]"), time="conditioned")
+    told = samples_of(tmp_path, as_told, **arrays)
+    assert (told.time, told.inputs, told.static) == ("conditioned", ("k", "u[0]"), 0)
+    with pytest.raises(InputError, match="starts from earlier frames of all its targets"):
+        samples_of(tmp_path, replace(Naming.parse("", "k", "u"), time="rollout"), **arrays)
     frames = {"coords": coords, "inputs": u[:, :2, ..., None], "targets": u[:, 2:, ..., None]}
     layout = samples_of(tmp_path, **frames)
     assert (layout.time, layout.inputs) == ("rollout", ("input[0]", "input[1]"))
