@@ -339,7 +339,15 @@ def _on_mesh(problem: Problem, sample: UserSample, values: np.ndarray) -> np.nda
 def _naming(run: Run, source: Path) -> Naming:
     """The fields of the run; of a benchmark those of the layout, or its channels by name."""
     if run.config.data.file is not None:
-        return run.config.data.naming
+        names, controls = run.config.data.naming, run.problem.controls
+        # The file may have more frames of them than of the targets.
+        in_time = [
+            replace(name, frames=(None, None))
+            if name.is_whole and _channels(name.field, controls)
+            else name
+            for name in names.inputs
+        ]
+        return replace(names, inputs=tuple(in_time))
     if suffix_of(files_of(source)[0]) in ARRAYS:
         return Naming()
     problem = run.problem

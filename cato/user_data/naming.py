@@ -44,6 +44,11 @@ class Name:
             return cls(field)
         return cls(field, (int(start) if start else None, int(stop) if stop else None))
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it names no frames of the field."""
+        return self.frames is None and self.frame is None
+
     def __str__(self) -> str:
         if self.frame is not None:
             return f"{self.field}[{self.frame}]"
