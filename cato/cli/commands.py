@@ -220,15 +220,21 @@ class Train(Command):
             name = Path(config.data.file).stem if config.data.file else config.benchmark
             model = self.model or config.model_name
             run = train(config, self.out or Path("runs") / f"{name}-{data}-{model}", rivals)
-        log = run.log()
-        best = min(log, key=lambda line: line["validation"])
+        log, folds = run.log(), run.config.data.folds
+        best = min(log, key=lambda line: line.get("validation", -line["step"]))
         figures = {
             "run": str(run.folder),
             "epochs": round(log[-1]["epoch"], 2),
-            "validation_relative_l2": best["validation"],
+            "validation_relative_l2": best.get("validation"),
             "best_epoch": round(best["epoch"], 2),
             "minutes": round(log[-1]["seconds"] / 60, 2),
         }
+        if folds and run.config.data.fold is None:
+            from cato.inference.evaluate import evaluate_run
+
+            errors = evaluate_run(run).figures
+            del figures["validation_relative_l2"], figures["best_epoch"]
+            figures |= {"folds": folds, "cross_validation_relative_l2": errors["relative_l2"]}
         if run.trials:
             figures["model"] = run.config.model_name
             figures["trials"] = {

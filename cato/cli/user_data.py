@@ -41,6 +41,8 @@ class DataCommand(Command):
     targets: str = ""  # Target fields, such as p.
     periodic: tuple[int, ...] = ()  # Periodic mesh axes, counted from 0.
     seed: int = 0  # Seed of the split, if the file names none.
+    folds: int | None = None
+    """Folds of cross-validation, 0 for none; by default 5 for 10 to 50 samples."""
 
     @property
     def naming(self) -> "Naming":
@@ -56,6 +58,7 @@ class DataCommand(Command):
         words = ["cato", verb, str(self.file)]
         for name, value in naming.words().items():
             words += [f"--{name}", value] if value else []
+        words += [f"--{option}folds", str(self.folds)] if self.folds is not None else []
         words += [f"--{option}seed", str(self.seed)] if self.seed else []
         periodic = map(str, naming.periodic)
         words += [f"--{option}periodic", *periodic] if naming.periodic else []
@@ -78,15 +81,24 @@ class Inspect(DataCommand):
         sandbox.prepare("cato.user_data.readers", "xarray")  # starts while PyTorch is imported
         from cato.user_data.inspect import inspect_samples
         from cato.user_data.naming import ReadRequest
-        from cato.user_data.read import complete_naming, read_samples, split_indices, splits_of
+        from cato.user_data.read import (
+            complete_naming,
+            few_samples_note,
+            read_samples,
+            split_of,
+            splits_of,
+        )
 
         naming, notes = complete_naming(self.file, self.naming)
         samples = read_samples(self.file, ReadRequest(naming))
-        indices = split_indices(samples, self.seed)
-        inspection = inspect_samples(samples, indices, notes)
+        words = [sample.split for sample in samples.samples]
+        indices, num_folds = split_of(self.file, words, self.seed, self.folds)
+        if num_folds:
+            notes = [*notes, few_samples_note(len(samples), num_folds)]
+        inspection = inspect_samples(samples, indices, notes, num_folds)
         planned, then = None, [f"fix {self.file}, then rerun `cato inspect`"]
         if not any(finding.stops for finding in inspection.findings):
-            planned = _planned(self.file, splits_of(samples, indices))
+            planned = _planned(self.file, splits_of(samples, indices, num_folds, self.seed))
             then = [self.command("train", naming, "data."), self.command("advise", naming)]
         if self.json:
             training = None if planned is None else asdict(planned)
@@ -120,6 +132,7 @@ class Advise(DataCommand):
 
             naming = self.naming
             data = {**naming.words(), "periodic": naming.periodic, "seed": self.seed}
+            data |= {} if self.folds is None else {"folds": self.folds}
             config = build_settings(self.file, "small", None, {"data": data}, where="cato advise")
             advice = advise(config, load_splits(config), self.minutes)
             then = self.command("train", naming, "data.")
@@ -165,6 +178,8 @@ def _show(inspection: "Inspection", planned: "Plan | None", then: list[str]) -> 
     num_nodes = " × ".join(map(str, problem.shape))
     at_most = "up to " if problem.geometry == "cloud" and not is_shared else ""
     splits = ", ".join(f"{count} {name}" for name, count in inspection.splits.items())
+    if inspection.folds:
+        splits = f"{inspection.folds}-fold cross-validation"
     rows = {
         "geometry": f"{problem.geometry}, {problem.dimension} coordinates, {at_most}{num_nodes} "
         f"nodes",

@@ -222,10 +222,16 @@ def epoch_generator(seed: int, epoch: int) -> torch.Generator:
 
 @dataclass(frozen=True)
 class Splits:
-    """Training, validation and test data of one problem."""
+    """Training, validation and test data of one problem.
+
+    For cross-validation the training data are all samples, and nothing else is held out: `fold`
+    gives the data of each of the `num_folds` trainings that measure the error.
+    """
 
     problem: Problem
     datasets: Mapping[str, Dataset]
+    num_folds: int = 0  # 0 without cross-validation.
+    seed: int = 0  # Of the draw of the folds.
 
     @property
     def train(self) -> Dataset:
@@ -247,7 +253,23 @@ class Splits:
         """These splits for a network with this conditioning."""
         problem = replace(self.problem, conditioning=conditioning)
         datasets = {name: data.on(problem) for name, data in self.datasets.items()}
-        return Splits(problem, datasets)
+        return replace(self, problem=problem, datasets=datasets)
+
+    def held_out(self, fold: int) -> np.ndarray:
+        """Indices of the samples of a fold of cross-validation, which its training does not see."""
+        order = np.random.default_rng(self.seed).permutation(len(self.train))
+        return np.sort(np.array_split(order, self.num_folds)[fold])
+
+    def fold(self, fold: int) -> "Splits":
+        """The data of a fold: it is the test split, all other samples are for training."""
+        held_out, data = self.held_out(fold), self.train
+        others = np.setdiff1d(np.arange(len(data)), held_out)
+        datasets = {
+            "train": data.subset(others.tolist()),
+            "validation": data.subset(slice(0)),
+            "test": data.subset(held_out.tolist()),
+        }
+        return Splits(self.problem, datasets)
 
     def _split(self, name: str) -> Dataset:
         if name not in self.datasets:

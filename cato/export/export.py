@@ -61,7 +61,9 @@ def export_run(run: Run, format_name: str = "onnx", target: Path | None = None) 
         "benchmark": config.benchmark,
         "scale": config.scale,
         "seed": config.train.seed,
-        "validation_relative_l2": min(line["validation"] for line in run.log()),
+        "validation_relative_l2": min(
+            (line["validation"] for line in run.log() if "validation" in line), default=None
+        ),
     }
     if (figures := read_evaluation(run, surrogate.step)) is not None:
         origin["test_error"] = {key: figures.get(key) for key in ALL_ERRORS}
@@ -234,7 +236,8 @@ def _real_arrays(config: RunConfig) -> list[Arrays]:
             path = root / covering(data_spec(config), root).file_name
             if not path.exists():
                 raise InputError(f"no data in {root}")
-        data = load_splits(config).validation
+        splits = load_splits(config)
+        data = splits.validation if len(splits.validation) else splits.train
     except InputError as error:
         note(f"the file is checked on random inputs only: {error}")
         return []

@@ -12,6 +12,16 @@ sample's nodes lies inside the band. It is a statement about the population, not
 sample, and does not extend to inputs of another kind or mesh. The validation split has also
 selected the best checkpoint, which makes its errors slightly too small; therefore the coverage on
 the test split is measured and reported with the band.
+
+With cross-validation (few samples) the scores are those of all samples, each of the model that has
+not seen its fold, in units of a σ from the errors in the other folds; the σ of the band is that of
+all. This is the cross-validation variant of the jackknife. Its band is around the model trained on
+all samples, so the guarantee above does not carry over, and neither does that of CV+ (Barber et
+al., Predictive inference with the jackknife+, 2021), 1 − 2α, which would need the models of all
+folds for every prediction. The coverage is about 1 − α if training is stable, that is if leaving
+out a fold moves the predictions little compared with their errors (Steinberger and Leeb,
+Conditional predictive inference for stable algorithms, 2023), and rather more here, because the
+models of folds see fewer samples and take fewer steps.
 """
 
 from collections.abc import Iterable
@@ -72,6 +82,18 @@ class Band:
         """Which samples have at least a share 1 − β of their nodes in the band, for each output."""
         return scores(errors, self.scale, mask) <= self.quantile
 
+    def figures(self, outputs: tuple[str, ...]) -> dict[str, Any]:
+        """What the band promises, JSON-ready; the coverage is unknown without a test split."""
+        widths = self.half_width.flatten(0, -2).mean(0).tolist()
+        return {
+            "promised_samples": 1 - MISSED_SAMPLES,
+            "promised_nodes": 1 - MISSED_NODES,
+            "num_validation_samples": self.num_samples,
+            "mean_half_width": dict(zip(outputs, widths, strict=True)),
+            "covered_samples": None,
+            "covered_nodes": None,
+        }
+
 
 class Coverage:
     """What a band promises and covers, measured on held-out errors that come in batches."""
@@ -96,11 +118,7 @@ class Coverage:
         def named(values: Any) -> dict[str, float]:
             return dict(zip(outputs, values.tolist(), strict=True))
 
-        return {
-            "promised_samples": 1 - MISSED_SAMPLES,
-            "promised_nodes": 1 - MISSED_NODES,
-            "num_validation_samples": self._band.num_samples,
-            "mean_half_width": named(self._band.half_width.flatten(0, -2).mean(0)),
+        return self._band.figures(outputs) | {
             "covered_samples": named(torch.cat(self._samples).double().mean(0)),
             "covered_nodes": named(self._inside / self._total),
         }

@@ -7,13 +7,14 @@ benchmark may name a headline, the field that matters most; `errors_by_field` pu
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite, nan
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -47,7 +48,8 @@ from cato.physics.metrics import (
     summarise,
 )
 from cato.progress import note
-from cato.runs.folder import Run
+from cato.runs.checkpoint import last_state
+from cato.runs.folder import RECORD, Run, fold_folder, open_run
 from cato.runs.load import data_spec, load_run_splits, load_surrogate, require_same_data
 from cato.surrogate import NotFinite, Surrogate
 
@@ -163,6 +165,43 @@ class Evaluation:
             "frame_errors": None if self.frame_errors is None else self.frame_errors.tolist(),
         }
 
+    @classmethod
+    def joined(cls, parts: "Sequence[Evaluation]", order: Tensor) -> "Evaluation":
+        """The errors of several sets of samples, in this order of all samples."""
+        first, counts = parts[0], [len(part.errors) for part in parts]
+
+        def mean(values: Sequence[float | None]) -> float | None:
+            if any(value is None for value in values):
+                return None
+            pairs = zip(values, counts, strict=True)
+            return sum(value * count for value, count in pairs if value is not None) / sum(counts)
+
+        if len(parts) == 1:
+            return first
+        frames = None
+        if first.frame_errors is not None:
+            weighted = [
+                part.frame_errors * count
+                for part, count in zip(parts, counts, strict=True)
+                if part.frame_errors is not None
+            ]
+            frames = torch.stack(weighted).sum(0) / sum(counts)
+        return cls(
+            torch.cat([part.errors for part in parts])[order],
+            frames,
+            mean([part.mean_predictor for part in parts]),
+            {
+                name: torch.cat([part.field_errors[name] for part in parts])[order]
+                for name in first.field_errors
+            },
+            {
+                name: mean([part.field_means[name] for part in parts]) or 0.0
+                for name in first.field_means
+            },
+            first.headline,
+            mean([part.seconds_per_sample for part in parts]) or 0.0,
+        )
+
     def _field(self, name: str) -> dict[str, float | None]:
         """Figures of one field; None where one is not known or not finite."""
         mean = {"mean_predictor": self.field_means.get(name, nan)}
@@ -255,6 +294,15 @@ def evaluate(
     )
 
 
+class HeldOut(NamedTuple):
+    """Samples that a model has not seen, and the model."""
+
+    surrogate: Surrogate
+    data: Dataset
+    mean_target: Tensor | None  # Of its training samples.
+    indices: np.ndarray  # Numbers of the samples among all that are evaluated.
+
+
 class EvaluatedRun(NamedTuple):
     """Figures of a run, the file they are in, and what they were computed from."""
 
@@ -262,7 +310,17 @@ class EvaluatedRun(NamedTuple):
     path: Path
     evaluation: Evaluation
     surrogate: Surrogate
-    data: Dataset
+    parts: list[HeldOut]  # One for each fold of cross-validation.
+
+    @property
+    def data(self) -> Dataset:
+        """The samples, or with cross-validation those of the first fold."""
+        return self.parts[0].data
+
+    def find(self, sample: int) -> tuple[Surrogate, Dataset, int]:
+        """The model that solved a sample of the evaluation, its data, and the number there."""
+        part = next(part for part in self.parts if sample in part.indices)
+        return part.surrogate, part.data, int(np.searchsorted(part.indices, sample))
 
 
 def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -> EvaluatedRun:
@@ -270,7 +328,8 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
 
     On the mesh of the training the band is calibrated and the training range fitted, if they are
     not yet, and their rates measured on the test split: coverage and false alarms.
-    User data have no solver to time. `resolution` is the nodes per side, if it differs from the
+    A cross-validated run is measured by the models of its folds. User data have no solver to time.
+    `resolution` is the nodes per side, if it differs from the
     training's.
     """
     if split not in ("test", "validation"):
@@ -278,33 +337,44 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     config = run.config
     surrogate = load_surrogate(run)
     splits, spec = _splits_of(run, split, resolution)
-    data = splits.datasets[split]
     is_own_mesh = resolution is None
     band = calibrate(run, surrogate, splits) if is_own_mesh else None
     known = training_range(run, splits) if is_own_mesh else None
-    coverage = Coverage(band) if band is not None and split == "test" else None
+    if splits.num_folds:
+        if split != "test":
+            raise InputError(f"{run.folder} is cross-validated and has no {split} split")
+        parts = fold_models(run, splits)
+        measured_on = f"{splits.num_folds}-fold cross-validation"
+    else:
+        data, mean = splits.datasets[split], train_mean(splits) if is_own_mesh else None
+        parts = [HeldOut(surrogate, data, mean, np.arange(len(data)))]
+        measured_on = split
+    has_test = split == "test" and not splits.num_folds
+    coverage = Coverage(band) if band is not None and has_test else None
 
     def observe(part: Solved) -> None:
-        require_finite(surrogate, part, split)
         if coverage is not None:
             coverage.add(part.solutions - part.batch.targets, part.batch.mask)
 
-    evaluation = evaluate(surrogate, data, train_mean(splits) if is_own_mesh else None, observe)
+    evaluation = _evaluate_parts(parts, measured_on, observe)
     alarms = None
-    if known is not None and split == "test":
-        is_outside = known.scores(data) > known.threshold
+    if known is not None and has_test:
+        is_outside = known.scores(parts[0].data) > known.threshold
         alarms = {
             "nominal_false_alarms": known.nominal,
             "false_alarms": float(is_outside.mean()),
             "num_samples": known.num_samples,
         }
     promise = None if coverage is None else coverage.figures(run.problem.outputs)
+    if band is not None and splits.num_folds:
+        promise = band.figures(run.problem.outputs)
     figures = {
         "benchmark": config.benchmark,
         "scale": config.scale,
         "data": config.data.file or ("published files" if config.data.original else "generated"),
         "model": config.model_name,
-        "split": split,
+        "split": measured_on,
+        "folds": splits.num_folds,
         "step": surrogate.step,
         "shape": list(splits.problem.shape),
         "offsets": splits.problem.offset_by_output,
@@ -318,7 +388,39 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     suffix = ("" if split == "test" else f"-{split}") + (f"-r{resolution}" if resolution else "")
     path = run.folder / f"evaluation{suffix}.json"
     run.write_figures(path, figures)
-    return EvaluatedRun(figures, path, evaluation, surrogate, data)
+    return EvaluatedRun(figures, path, evaluation, surrogate, parts)
+
+
+def fold_models(run: Run, splits: Splits) -> list[HeldOut]:
+    """The models of cross-validation with the samples that they have not seen."""
+    parts = []
+    for fold in range(splits.num_folds):
+        folder, data = fold_folder(run.folder, fold), splits.fold(fold)
+        state = {} if not (folder / RECORD).exists() else last_state(open_run(folder).checkpoints)
+        if not state or state["step"] < state["num_steps"]:
+            raise InputError(
+                f"fold {fold} of {run.folder} is not trained to the end; continue with "
+                f"`cato train --resume {run.folder}`"
+            )
+        surrogate = load_surrogate(open_run(folder))
+        parts.append(HeldOut(surrogate, data.test, train_mean(data), splits.held_out(fold)))
+    return parts
+
+
+def _evaluate_parts(
+    parts: list[HeldOut], what: str, observe: Callable[[Solved], None]
+) -> Evaluation:
+    """The errors of all parts, in the order of the samples."""
+    found = []
+    for part in parts:
+
+        def observed(solved: Solved, part: HeldOut = part) -> None:
+            require_finite(part.surrogate, solved, what)
+            observe(solved)
+
+        found.append(evaluate(part.surrogate, part.data, part.mean_target, observed))
+    order = torch.from_numpy(np.concatenate([part.indices for part in parts]).argsort())
+    return Evaluation.joined(found, order)
 
 
 def _training_error(surrogate: Surrogate, splits: Splits) -> float | None:
@@ -372,31 +474,59 @@ def train_mean(splits: Splits) -> Tensor | None:
 
 
 def calibrate(run: Run, surrogate: Surrogate, splits: Splits) -> Band | None:
-    """The band of a run, saved in its folder; None with too few validation samples."""
+    """The band of a run, saved in its folder; None with too few samples to calibrate it on."""
     band = load_band(run, surrogate.step)
     if band is not None:
         return band
-    validation, some = splits.validation, splits.train.subset(slice(SCALE_SAMPLES))
-    if len(validation) < num_samples_needed():
+    count = len(splits.train if splits.num_folds else splits.validation)
+    if count < num_samples_needed():
         note(
             f"no band around predictions: it needs {num_samples_needed()} validation samples, "
-            f"there are {len(validation)}"
+            f"there are {count}"
         )
         return None
-
-    def errors(split: str, data: Dataset) -> Iterator[tuple[Tensor, Tensor | None]]:
-        for part in solved(surrogate, data):
-            require_finite(surrogate, part, split)
-            yield part.solutions - part.batch.targets, part.batch.mask
-
-    scale = fit_scale(errors("train", some), run.problem.geometry == "cloud")
-    calibration = [scores(of, scale, mask) for of, mask in errors("validation", validation)]
+    is_cloud = run.problem.geometry == "cloud"
+    if splits.num_folds:
+        calibration, scale = _cross_validated(fold_models(run, splits), is_cloud)
+    else:
+        some = splits.train.subset(slice(SCALE_SAMPLES))
+        scale = fit_scale(_errors(surrogate, some, "train"), is_cloud)
+        calibration = [
+            scores(of, scale, mask)
+            for of, mask in _errors(surrogate, splits.validation, "validation")
+        ]
     quantile = calibrate_quantile(torch.cat(calibration))
     assert quantile is not None
     assert surrogate.step is not None
-    band = Band(quantile, scale, len(validation), surrogate.step)
+    band = Band(quantile, scale, count, surrogate.step)
     save_band(run, band)
     return band
+
+
+def _errors(
+    surrogate: Surrogate, data: Dataset, what: str
+) -> Iterator[tuple[Tensor, Tensor | None]]:
+    """Errors and masks of all samples, in batches."""
+    for part in solved(surrogate, data):
+        require_finite(surrogate, part, what)
+        yield part.solutions - part.batch.targets, part.batch.mask
+
+
+def _cross_validated(parts: list[HeldOut], is_cloud: bool) -> tuple[list[Tensor], Tensor]:
+    """Scores of all samples, and the scale of the band, see `cato.inference.conformal`.
+
+    The scale of a sample comes from the errors of the samples in other folds.
+    """
+
+    def errors(chosen: Sequence[HeldOut]) -> Iterator[tuple[Tensor, Tensor | None]]:
+        for part in chosen:
+            yield from _errors(part.surrogate, part.data, "cross-validation")
+
+    found = []
+    for number, part in enumerate(parts):
+        scale = fit_scale(errors([*parts[:number], *parts[number + 1 :]]), is_cloud)
+        found += [scores(of, scale, mask) for of, mask in errors([part])]
+    return found, fit_scale(errors(parts), is_cloud)
 
 
 def training_range(run: Run, splits: Splits) -> TrainingRange | None:

@@ -124,9 +124,11 @@ class Run:
             # Those of version 0.1 may end in half a line, if they were killed.
             lines = [json.loads(line) for line in content.splitlines() if line.endswith(b"}")]
             for line in lines:
-                if line["validation"] is None:  # not finite
+                if line.get("validation", 0) is None:  # not finite
                     line["validation"] = inf
-                if not all(isinstance(line[name], int | float) for name in IN_EVERY_LINE):
+                # Cross-validation has no validation samples.
+                needed = [n for n in IN_EVERY_LINE if n != "validation" or n in line]
+                if not all(isinstance(line[name], int | float) for name in needed):
                     raise TypeError(f"{', '.join(IN_EVERY_LINE)} are not all numbers")
         except (ValueError, TypeError, KeyError, RecursionError) as error:
             raise InputError(f"{path} is damaged ({error}); restore it from a copy") from None
@@ -190,6 +192,11 @@ def claimed(folder: Path) -> Iterator[None]:
         with suppress(OSError):  # unless something was written
             for path in missing:
                 path.rmdir()
+
+
+def fold_folder(folder: Path, fold: int) -> Path:
+    """Where a run keeps the model of a fold of cross-validation."""
+    return folder / "folds" / str(fold)
 
 
 def require_new(folder: Path) -> None:
@@ -326,7 +333,7 @@ def run_of(record: dict[str, Any], folder: Path, pretrained: Path | None = None)
         if "static" not in record["problem"] and settings["data"].get("file"):  # before parameters
             time = record["problem"]["time"]
             known = {"time": time, "times": NO_TIMES} if time != "steady" else {}
-            settings = settings | {"data": settings["data"] | known}
+            settings = settings | {"data": {"folds": 0} | settings["data"] | known}
         config = run_config(settings, str(path))
         problem = Problem.from_dict(record["problem"])
         for name, kind in (("cato", str), ("created", str), ("environment", dict)):

@@ -46,6 +46,7 @@ from cato.runs.measure import gradients_of, measure
 from cato.user_data.naming import Naming
 from cato.user_data.read import (
     complete_naming,
+    few_samples_note,
     is_user_data,
     num_bytes_of,
     open_user_data,
@@ -100,6 +101,12 @@ class DataConfig:
     times: str = ""
     """Field of `file` with the times of its frames; times, time or t by default. none: evenly
     spaced."""
+    folds: Annotated[int, Ge(0)] | None = None
+    """Folds of cross-validation for the error and the band of `file`, with a model trained on all
+    samples; 0 splits the samples instead. By default 5 for 10 to 50 samples without named splits.
+    """
+    fold: Annotated[int, Ge(0)] | None = None
+    """Train on all samples but those of this fold, which are the test split."""
     fingerprint: str = ""  # Fingerprint of the data in `file`; other data are refused.
     streamed: Literal["auto", "yes", "no"] = "auto"
     """Read samples during training instead of loading all into memory. auto: if they would take
@@ -169,9 +176,17 @@ class DataConfig:
             self.naming,
             seed=self.seed,
             count=self.count,
+            folds=self.folds,
             expected_fingerprint=self.fingerprint,
             streamed=self.is_streamed(num_bytes_of(Path(self.file))),
         )
+        if self.fold is not None:
+            if self.fold >= splits.num_folds:
+                raise InputError(
+                    f"there are {splits.num_folds} folds of {self.file}, counted from 0; got fold "
+                    f"{self.fold}. Their number is --data.folds"
+                )
+            splits = splits.fold(self.fold)
         if isinstance(splits.train, Streamed):
             measure(splits.train)
         return fingerprint, splits
@@ -284,11 +299,11 @@ def _require_consistent(data: DataConfig, benchmark: str, where: str) -> None:
         )
     if (data.file is not None) != (benchmark == USER_DATA) or (data.file and data.original):
         raise InputError(f"{where}: data.file is for user data; give it as `cato train FILE`")
-    named = (data.coords, data.inputs, data.targets, data.periodic, data.times)
+    named = (data.coords, data.inputs, data.targets, data.periodic, data.times, data.folds)
     if data.file is None and (any(named) or data.time != "auto"):
         raise InputError(
-            f"{where}: data.coords, data.inputs, data.targets, data.periodic, data.time and "
-            f"data.times are for user data"
+            f"{where}: data.coords, data.inputs, data.targets, data.periodic, data.time, "
+            f"data.times and data.folds are for user data"
         )
     if data.file is not None and data.resolution is not None:
         raise InputError(f"{where}: the resolution of user data is that of their file")
@@ -367,7 +382,10 @@ def build_candidates(
         for sentence in notes:
             note(sentence)
         fingerprint, splits = data.open_file()
-        changed["data"] = replace(data, fingerprint=fingerprint)
+        num_folds = splits.num_folds or data.folds
+        if splits.num_folds:
+            note(few_samples_note(len(splits.train), splits.num_folds))
+        changed["data"] = replace(data, fingerprint=fingerprint, folds=num_folds)
     # An unknown name or scale raises.
     problem = get_benchmark(name).problem(scale) if splits is None else splits.problem
     configs = []
@@ -393,9 +411,9 @@ def build_candidates(
 
 def default_settings(file: Path, splits: Splits) -> RunConfig:
     """The default settings for user data that are read already."""
-    model, data = default_model(splits.problem), {"data": {"file": os.path.realpath(file)}}
-    recipe = read_recipe(USER_DATA, "small", model)
-    changes = _merged(fit_recipe(recipe, splits.train), data)
+    data = {"file": os.path.realpath(file), "folds": splits.num_folds}
+    recipe = read_recipe(USER_DATA, "small", model := default_model(splits.problem))
+    changes = _merged(fit_recipe(recipe, splits.train), {"data": data})
     return run_config(_merged(recipe, changes), str(file))
 
 

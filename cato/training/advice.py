@@ -25,6 +25,12 @@ from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import open_run
 from cato.runs.load import load_run_splits
 from cato.runs.settings import MANY_NODES, NODES_PER_BATCH, STEPS_PER_EPOCH, RunConfig, run_config
+from cato.training.cross_validation import (
+    SHARE,
+    is_cross_validated,
+    own_training,
+    without_folds,
+)
 from cato.training.devices import make_fabric
 from cato.training.learning_curve import (
     CONFIDENCE,
@@ -102,13 +108,14 @@ def plan(config: RunConfig, splits: Splits) -> Plan:
     seconds = training.seconds_per_step(TIMED_SECONDS)
     num_steps = config.train.steps or config.train.epochs * training.steps_per_epoch
     if config.train.minutes is not None:
-        num_steps = steps_within(config.train, seconds)
+        num_steps = steps_within(own_training(config), seconds)
+    share = SHARE if is_cross_validated(config) else 1.0
     return Plan(
         config.model_name,
         reasons(config, splits.train),
         len(splits.train),
         num_steps,
-        num_steps * seconds / 60,
+        num_steps * seconds / 60 / share,
         seconds,
         peak_memory(),
     )
@@ -147,6 +154,7 @@ def advise(
         finished: A whole training with these settings, which is then part of the fit.
     """
     ends = time.monotonic() + 60 * minutes
+    config, splits = without_folds(config, splits)
     planned = plan(config, splits)
     if finished is not None:
         planned = replace(planned, steps=finished.steps)
@@ -181,10 +189,10 @@ def advise_run(folder: Path, minutes: float = MINUTES) -> Advice:
             f"{folder} did not start from new weights, which short trainings do; give a run that "
             f"did, or its data"
         )
-    last = run.log()[-1]
-    best = min(line["validation"] for line in run.log())
-    splits = load_run_splits(run)
-    whole = Trained(len(splits.train), last["step"], best)
+    last, splits, whole = run.log()[-1], load_run_splits(run), None
+    if not splits.num_folds:
+        best = min(line["validation"] for line in run.log())
+        whole = Trained(len(splits.train), last["step"], best)
     advice = advise(run.config, splits, minutes, whole)
     run.write_figures(run.folder / ADVICE, advice.to_dict())
     return advice
@@ -238,6 +246,7 @@ def _trained(training: Training, bar: Bar, done: int) -> Trained:
     train = training.train_set
     with training.average.in_place():
         validation = training.validate(VALIDATED)
+        assert validation is not None, "see without_folds"
         seen = mean_error(training.surrogate, train.subset(slice(VALIDATED)))
     if not math.isfinite(validation):
         raise Diverged("the validation error is not finite")

@@ -44,6 +44,7 @@ from cato.runs.measure import gradients_of
 from cato.runs.settings import RunConfig, TrainConfig
 from cato.surrogate import Frame, Surrogate, frame_to_learn, join_frames
 from cato.training.average import WeightAverage
+from cato.training.cross_validation import own_training
 from cato.training.devices import is_compiled, partition_of
 from cato.training.guard import Guard
 from cato.training.journal import Journal
@@ -185,7 +186,7 @@ class Training:
     """One training: model (from `new_model`), data, optimisers and progress."""
 
     def __init__(self, run: Run, splits: Splits, fabric: Fabric, model: Operator) -> None:
-        self.run, self.config, self.fabric = run, run.config.train, fabric
+        self.run, self.config, self.fabric = run, own_training(run.config), fabric
         self.train_set, self.validation_set = splits.train, splits.validation
         self.partition = partition_of(fabric, self.config.mesh_parallel, splits.train.problem)
         # Processes with parts of one mesh share their samples.
@@ -440,7 +441,10 @@ class Training:
         with self.average.in_place():
             error = self.validate()
             state.seconds += time.monotonic() - began
-            if error < state.best_error or not math.isfinite(state.best_error):
+            if error is None:  # the newest weights are the best
+                state.best_step = state.step
+                self.save("best")
+            elif error < state.best_error or not math.isfinite(state.best_error):
                 state.best_error, state.best_step = error, state.step
                 self.save("best")
         means = {name: total / state.num_summed for name, total in state.sums.items()}
@@ -448,7 +452,7 @@ class Training:
             "epoch": state.step / self.steps_per_epoch,
             "step": state.step,
             **means,
-            "validation": error,
+            **({} if error is None else {"validation": error}),
             "learning_rate": self.raw_optimizers[0].param_groups[0]["lr"],
             "samples_per_second": journal.rate,
             "seconds": round(state.seconds, 3),
@@ -456,8 +460,13 @@ class Training:
         journal.write(line)
         state.sums, state.num_summed = {}, 0
 
-    def validate(self, at_most: int | None = None) -> float:
-        """Mean relative error on the validation split or its first samples, over all processes."""
+    def validate(self, at_most: int | None = None) -> float | None:
+        """Mean relative error on the validation split or its first samples, over all processes.
+
+        None if the split is empty.
+        """
+        if not len(self.validation_set):
+            return None
         share, num_shares = self.share, self.num_shares
         if self.config.strategy == "fsdp":  # processes must call a sharded model equally often
             share, num_shares = 0, 1

@@ -25,6 +25,7 @@ from cato.runs.folder import (
     claimed,
     copy_run,
     create_run,
+    fold_folder,
     open_run,
     require_new,
     run_of,
@@ -39,6 +40,7 @@ from cato.runs.load import (
 )
 from cato.runs.settings import DataConfig, RunConfig, run_config
 from cato.runs.start import in_frame_of, open_start, take_over
+from cato.training.cross_validation import fold_runs
 from cato.training.devices import make_fabric, require_agreement, require_supported
 from cato.training.loop import Training, new_model, steps_within
 from cato.training.optim import decay_start
@@ -205,6 +207,11 @@ def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | No
             f"{folder} was trained with schedule {config.schedule}, which cannot be extended; "
             f"train with --train.schedule wsd"
         )
+    if run.config.data.folds:
+        raise InputError(
+            f"{folder} is cross-validated, and its folds would not be extended; train with "
+            f"--data.folds 0"
+        )
     _rewind_to_branch(run)
     last = load_checkpoint(run.checkpoints, "last")
     if last is not None and last.state.get("diverged"):
@@ -272,8 +279,23 @@ def _initial_model(run: Run) -> Operator:
 
 
 def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
-    is_first = fabric.is_global_zero
-    if is_first:
+    _fit_model(run, splits, fabric, model)
+    if run.config.data.fold is not None:
+        return run
+    if splits.num_folds:
+        _fit_folds(run, splits, fabric)
+    if fabric.is_global_zero:
+        training_range(run, splits)
+        if run.config.data.file is not None:
+            _note_changes(run.config.data)
+            # Its data may be gone when the run predicts, so the band is calibrated now.
+            calibrate(run, load_surrogate(run), splits)
+    return run
+
+
+def _fit_model(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> None:
+    """Train the model of a run, or what is left of its training."""
+    if fabric.is_global_zero:
         remove_incomplete(run.checkpoints)
     training = Training(run, splits.conditioned(run.problem.conditioning), fabric, model)
     if not training.restore():
@@ -288,15 +310,18 @@ def _fit(run: Run, splits: Splits, fabric: Fabric, model: Operator) -> Run:
     if training.is_finished and not training.state.num_summed:
         note(f"{run.folder} is already trained to the end")
     elif not training.fit():
-        resume = f"`cato train --resume {run.folder}`"
-        raise Interrupted(f"stopped and saved; continue with {resume}")
-    if is_first:
-        training_range(run, splits)
-        if run.config.data.file is not None:
-            _note_changes(run.config.data)
-            # Its data may be gone when the run predicts, so the band is calibrated now.
-            calibrate(run, load_surrogate(run), splits)
-    return run
+        whole = run.folder if run.config.data.fold is None else run.folder.parents[1]
+        raise Interrupted(f"stopped and saved; continue with `cato train --resume {whole}`")
+
+
+def _fit_folds(run: Run, splits: Splits, fabric: Fabric) -> None:
+    """Train the models of cross-validation, or what is left of them."""
+    folds = fold_runs(run, splits) if fabric.is_global_zero else None
+    for fold in range(splits.num_folds):
+        inner, data = (None, splits.fold(fold)) if folds is None else next(folds)
+        inner = _of_first_process(fabric, fold_folder(run.folder, fold), inner)
+        note(f"fold {fold + 1} of {splits.num_folds}: {len(data.train)} samples to train on")
+        _fit_model(inner, data, fabric, _initial_model(inner))
 
 
 def _lost_checkpoints(run: Run) -> InputError:

@@ -20,6 +20,7 @@ from cato.models.registry import model_class
 from cato.progress import Bar, note, progress_bar
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig
+from cato.training.cross_validation import without_folds
 from cato.training.loop import Training, new_model
 
 SHARE = 0.1
@@ -63,6 +64,7 @@ def choose(
 def run_trial(config: RunConfig, splits: Splits, fabric: Fabric) -> Trial:
     """Train a candidate for a short time; writes nothing."""
     name = config.model_name
+    config, splits = without_folds(config, splits)
     training = new_training(shortened(config, len(splits.train)), splits, fabric)
     began = time.monotonic()
     try:
@@ -71,7 +73,9 @@ def run_trial(config: RunConfig, splits: Splits, fabric: Fabric) -> Trial:
         with progress_bar(f"trial of {name}", training.state.num_steps) as bar:
             train_quietly(training, bar)
         with training.average.in_place():
-            error = training.validate()
+            found = training.validate()
+            assert found is not None, "trials compare models on validation samples"
+            error = found
     except Diverged:
         error = math.inf
     seconds, num_steps = round(time.monotonic() - began, 3), training.state.step

@@ -43,6 +43,7 @@ class Inspection:
     conditioning: dict[str, Any]
     """What the network sees by default; empty if a finding stops a training."""
     why: dict[str, str]  # A sentence on each setting of the conditioning.
+    folds: int = 0  # Of cross-validation; 0 for none.
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON-ready values."""
@@ -53,7 +54,10 @@ class Inspection:
 
 
 def inspect_samples(
-    samples: UserSamples, splits: dict[str, list[int]], notes: Sequence[str] = ()
+    samples: UserSamples,
+    splits: dict[str, list[int]],
+    notes: Sequence[str] = (),
+    folds: int = 0,
 ) -> Inspection:
     """Check all samples; `notes` are guesses that led to them."""
     problem, found = recognise(samples), _named_spreads(samples)
@@ -85,7 +89,9 @@ def inspect_samples(
         train = dataset_of(samples, problem, splits["train"])
         recommended, why = recommend(train)
         conditioning = asdict(recommended)
-    return Inspection(problem, len(samples), shared, counts, ranges, findings, conditioning, why)
+    return Inspection(
+        problem, len(samples), shared, counts, ranges, findings, conditioning, why, folds
+    )
 
 
 def require_usable(samples: UserSamples) -> None:

@@ -7,6 +7,7 @@
 import hashlib
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -32,6 +33,8 @@ from cato.user_data.streamed import SUFFIXES as STREAMABLE
 from cato.user_data.streamed import open_splits
 
 HELD_OUT = 0.1  # Fraction of the samples for validation, and for test.
+FEW = range(10, 51)  # Numbers of samples with which cross-validation is the default.
+NUM_FOLDS = 5
 FOLDERS = {"train": "train", "validation": "validation", "valid": "validation", "val": "validation"}
 FOLDERS |= {"test": "test"}
 """Names of folders that are splits."""
@@ -164,6 +167,45 @@ def indices_by_split(path: Path, words: Sequence[str], seed: int) -> dict[str, l
     return {"train": train, "validation": validation, "test": test}
 
 
+def folds_for(path: Path, words: Sequence[str], wanted: int | None) -> int:
+    """Folds of cross-validation for samples with these words for their splits; 0 for none.
+
+    None is the default: some, if there are few samples and the file names no splits.
+    """
+    is_split, count = any(words), len(words)
+    if wanted is None:
+        return NUM_FOLDS if count in FEW and not is_split else 0
+    if wanted and is_split:
+        raise InputError(f"{path} names splits; leave out --data.folds, or the splits")
+    if wanted == 1 or wanted > count:
+        raise InputError(
+            f"{path} holds {count} samples; --data.folds should be 2 to {count}, or 0 for a split"
+        )
+    return wanted
+
+
+def split_of(
+    path: Path, words: Sequence[str], seed: int, folds: int | None
+) -> tuple[dict[str, list[int]], int]:
+    """Indices of the samples of each split, and the folds of cross-validation, in which all train.
+
+    `words` are those of the file for the split of each sample.
+    """
+    num_folds = folds_for(path, words, folds)
+    if not num_folds:
+        return indices_by_split(path, words, seed), 0
+    return {"train": list(range(len(words))), "validation": [], "test": []}, num_folds
+
+
+def few_samples_note(count: int, num_folds: int) -> str:
+    """Why there is cross-validation, and what it means."""
+    return (
+        f"{num_folds}-fold cross-validation, because {count} samples are few: the error and the "
+        f"band come from {num_folds} models, each tested on the samples that it has not seen, and "
+        f"the model itself is trained on all (--data.folds 0 splits them instead)"
+    )
+
+
 def _drawn(indices: Sequence[int], num_parts: int, rng: np.random.Generator) -> list[list[int]]:
     """Parts of 10 % each, drawn at random, and what is left."""
     order, size = rng.permutation(indices), max(1, round(HELD_OUT * len(indices)))
@@ -177,15 +219,16 @@ def open_user_data(
     *,
     seed: int = 0,
     count: int | None = None,
+    folds: int | None = 0,
     expected_fingerprint: str = "",
     streamed: bool = False,
 ) -> tuple[str, Splits]:
     """The fingerprint of a file or folder, and its data, checked and split.
 
     A second call with unchanged data returns what the first one read. `seed` draws the splits if
-    the file names none; `count` is the number of training samples to use, the first ones. Data with
-    another fingerprint than the expected one are refused. `streamed` samples are read while they
-    are used.
+    the file names none; `count` is the number of training samples to use, the first ones. `folds` is
+    the number of folds of cross-validation, 0 for none, None for the default. Data with another
+    fingerprint than the expected one are refused. `streamed` samples are read while they are used.
     """
     path = _existing(path)
     before = stamp(_all_files(path))
@@ -195,7 +238,7 @@ def open_user_data(
             f"{path} has changed: its fingerprint is {found}, that of the data of this run "
             f"{expected_fingerprint}; restore the file, or train into a new folder"
         )
-    splits = _splits(path, naming, seed, before, streamed)
+    splits = _splits(path, naming, seed, folds, before, streamed)
     if stamp(_all_files(path)) != before:
         raise InputError(f"{path} changed while it was read; try again when it is complete")
     if count is not None:
@@ -231,19 +274,33 @@ def _fingerprint(path: Path, state: tuple[object, ...]) -> str:
 
 @lru_cache(maxsize=1)  # a training, its evaluation and its report use the same data
 def _splits(
-    path: Path, naming: Naming, seed: int, state: tuple[object, ...], streamed: bool
+    path: Path,
+    naming: Naming,
+    seed: int,
+    folds: int | None,
+    state: tuple[object, ...],
+    streamed: bool,
 ) -> Splits:
+    draw = partial(split_of, path, seed=seed, folds=folds)
     if streamed:
-        draw = partial(indices_by_split, path, seed=seed)
-        return open_splits(path, naming, _fingerprint(path, state), draw)
+        return replace(open_splits(path, naming, _fingerprint(path, state), draw), seed=seed)
     samples = read_samples(path, ReadRequest(naming))
     for sentence in samples.notes:
         note(sentence)
     require_usable(samples)
-    return splits_of(samples, split_indices(samples, seed))
+    indices, num_folds = draw([sample.split for sample in samples.samples])
+    return splits_of(samples, indices, num_folds, seed)
 
 
-def splits_of(samples: UserSamples, indices: Mapping[str, list[int]]) -> Splits:
-    """Datasets of samples, from the indices of each split."""
+def splits_of(
+    samples: UserSamples, indices: Mapping[str, list[int]], num_folds: int, seed: int
+) -> Splits:
+    """Datasets of samples, from `split_of`."""
     problem = recognise(samples)
-    return Splits(problem, {n: dataset_of(samples, problem, indices[n]) for n in SPLITS})
+    train = dataset_of(samples, problem, indices["train"])
+    others = {name: indices[name] for name in SPLITS if name != "train"}
+    datasets = {
+        name: dataset_of(samples, problem, found) if found else train.subset(slice(0))
+        for name, found in others.items()
+    }
+    return Splits(problem, {"train": train, **datasets}, num_folds, seed)

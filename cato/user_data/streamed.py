@@ -209,7 +209,10 @@ def problem_of(found: Scan) -> Problem:
 def open_splits(
     path: Path, naming: Naming, fingerprint: str, indices_of: Any, known: Problem | None = None
 ) -> Splits:
-    """The streamed splits of a file; `indices_of` gives the indices of each from their words."""
+    """The streamed splits of a file.
+
+    `indices_of` gives the indices of each, and the number of folds, from the words for the splits.
+    """
     if path.suffix.lower() not in SUFFIXES or path.is_dir():
         raise InputError(
             f"{path} cannot be streamed, only one HDF5 file can ({', '.join(SUFFIXES)}); convert "
@@ -219,12 +222,12 @@ def open_splits(
     found = scan(samples)
     problem = problem_of(found)
     source = UserSource(samples, problem, found, fingerprint)
-    indices = indices_of(samples.layout.words)
+    indices, num_folds = indices_of(samples.layout.words)
     datasets = {
-        name: Streamed(problem, source, np.array(indices[name]), f"{path}, {name} split")
+        name: Streamed(problem, source, np.array(indices[name], np.int64), f"{path}, {name} split")
         for name in SPLITS
     }
-    return Splits(problem, datasets)
+    return Splits(problem, datasets, num_folds)
 
 
 # -- predictions ----------------------------------------------------------------------------------

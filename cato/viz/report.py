@@ -34,7 +34,9 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     Returns:
         The path of the report, and the metrics of `evaluate_run` with `what_would_help`.
     """
-    metrics, _, evaluation, surrogate, test = evaluate_run(run, "test")
+    evaluated = evaluate_run(run, "test")
+    metrics, evaluation = evaluated.figures, evaluated.evaluation
+    surrogate, test = evaluated.surrogate, evaluated.data
     errors, frame_errors = evaluation.headline_errors, evaluation.frame_errors
     of_headline = _of_headline(metrics)
     mean_predictor = headline_figures(metrics)["mean_predictor"]
@@ -49,7 +51,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
     for label, index in chosen.items():
         title = f"{label} sample: number {index}, error{of_headline} {100 * errors[index]:.2f} %"
         title += evaluation.remark
-        figures[f"sample-{label}"] = sample_figure(surrogate, test, index, title)
+        figures[f"sample-{label}"] = sample_figure(*evaluated.find(index), title)
     chart = chart_figure(surrogate, test)
     if chart is not None:
         figures["chart"] = chart
@@ -68,6 +70,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         improvements=[(one.what, one.shown_gain, one.evidence) for one in found],
         errors=_errors(metrics),
         images={name: _save(figure, run.folder, name) for name, figure in figures.items()},
+        cross_validation=metrics["split"] if metrics["folds"] else "",
         band=metrics["band"],
         band_widths=_band_widths(metrics["band"]),
         training_range=metrics["training_range"],
@@ -111,9 +114,12 @@ def _verdict(metrics: dict[str, Any]) -> str:
     """The result in a sentence."""
     solver, surrogate = metrics["solver_seconds_per_sample"], metrics["seconds_per_sample"]
     shown = headline_figures(metrics)
+    kind, samples = "Test error", "held-out samples"
+    if metrics["folds"]:
+        kind, samples = "Error", f"samples in {metrics['split']}"
     error = (
-        f"Test error{_of_headline(metrics)} {_percent(shown['relative_l2'])} "
-        f"(relative L2, mean of {metrics['num_samples']} held-out samples"
+        f"{kind}{_of_headline(metrics)} {_percent(shown['relative_l2'])} "
+        f"(relative L2, mean of {metrics['num_samples']} {samples}"
         f"{_compared(shown)}{'' if has_learnt(shown) else f': the model is {NOT_LEARNT}'}); "
         f"{1000 * surrogate:.3g} ms per sample"
     )
@@ -184,10 +190,13 @@ def _errors(metrics: dict[str, Any]) -> dict[str, str]:
 def _band_widths(band: dict[str, Any] | None) -> dict[str, str]:
     if band is None:
         return {}
+    shown = {name: f"± {width:.3g} on average" for name, width in band["mean_half_width"].items()}
+    if band["covered_samples"] is None:  # no test split
+        return shown
     return {
-        name: f"± {width:.3g} on average; covered samples {band['covered_samples'][name]:.1%}, "
+        name: f"{width}; covered samples {band['covered_samples'][name]:.1%}, "
         f"nodes {band['covered_nodes'][name]:.1%}"
-        for name, width in band["mean_half_width"].items()
+        for name, width in shown.items()
     }
 
 
@@ -203,7 +212,8 @@ def training_curve(log: list[dict[str, Any]]) -> Figure:
         ".-",
         label="training",
     )
-    left.semilogy(epochs, [line["validation"] for line in log], ".-", label="validation")
+    if "validation" in log[0]:  # not with cross-validation
+        left.semilogy(epochs, [line["validation"] for line in log], ".-", label="validation")
     left.set(xlabel="epoch", ylabel="relative L2 error")
     left.legend(frameon=False)
     right.plot(epochs, [line["learning_rate"] for line in log], ".-", color="tab:gray")
