@@ -202,15 +202,15 @@ def _of_first_process(fabric: Fabric, folder: Path, run: Run | None) -> Run:
 def extend(run: Run, longer: Mapping[str, Any], num_samples: int, out: Path | None = None) -> Run:
     """Give a run, or its copy in `out`, a new length; `_rewind_to_branch` does the rest."""
     folder, config = run.folder, run.config.train
-    if config.schedule != "wsd":
-        raise InputError(
-            f"{folder} was trained with schedule {config.schedule}, which cannot be extended; "
-            f"train with --train.schedule wsd"
-        )
     if run.config.data.folds:
         raise InputError(
             f"{folder} is cross-validated, and its folds would not be extended; train with "
             f"--data.folds 0"
+        )
+    if config.schedule != "wsd":
+        raise InputError(
+            f"{folder} was trained with schedule {config.schedule}, which cannot be extended; "
+            f"train with --train.schedule wsd"
         )
     _rewind_to_branch(run)
     last = load_checkpoint(run.checkpoints, "last")

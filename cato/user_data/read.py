@@ -226,9 +226,9 @@ def open_user_data(
     """The fingerprint of a file or folder, and its data, checked and split.
 
     A second call with unchanged data returns what the first one read. `seed` draws the splits if
-    the file names none; `count` is the number of training samples to use, the first ones. `folds` is
-    the number of folds of cross-validation, 0 for none, None for the default. Data with another
-    fingerprint than the expected one are refused. `streamed` samples are read while they are used.
+    the file names none; `count` is the number of training samples to use, the first ones. `folds`
+    of cross-validation are none if 0, and the default if None. Data with another fingerprint than
+    the expected one are refused. `streamed` samples are read while they are used.
     """
     path = _existing(path)
     before = stamp(_all_files(path))
