@@ -19,6 +19,7 @@ from torch import Tensor
 from cato.benchmarks.contract import SPLITS
 from cato.data.arrays import check_arrays, check_mask, require_nonzero, variation
 from cato.data.generate import covering, generate_file
+from cato.data.rollout import fewer_steps
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import StoredSamples, read_header, read_store
 from cato.errors import InputError
@@ -125,6 +126,10 @@ class Dataset(ABC):
     def on(self, problem: Problem) -> "Dataset":
         """The same samples of a problem that differs in its conditioning."""
 
+    def over(self, problem: Problem) -> "Dataset":
+        """The same samples over the first frames, as many as `problem` has."""
+        raise InputError(f"{problem.name} is streamed, and all its frames are used")
+
     @abstractmethod
     def order(self, seed: int, epoch: int) -> Tensor:
         """The samples in the random order of an epoch of training."""
@@ -196,6 +201,12 @@ class InMemory(Dataset):
         object.__setattr__(same, "derived", self.derived)
         return same
 
+    def over(self, problem: Problem) -> "InMemory":
+        inputs = fewer_steps(problem, self.inputs)
+        return replace(
+            self, problem=problem, inputs=inputs, targets=self.targets[:, : problem.num_steps]
+        )
+
     def mean_target(self) -> Tensor:
         return self.targets.mean(0)
 
@@ -224,8 +235,9 @@ def epoch_generator(seed: int, epoch: int) -> torch.Generator:
 class Splits:
     """Training, validation and test data of one problem.
 
-    For cross-validation the training data are all samples, and nothing else is held out: `fold`
-    gives the data of each of the `num_folds` trainings that measure the error.
+    Where the training uses the first frames of longer series, `forecast` has the held-out samples
+    with all frames. For cross-validation the training data are all samples, and nothing else is
+    held out: `fold` gives the data of each of the `num_folds` trainings that measure the error.
     """
 
     problem: Problem
@@ -252,8 +264,25 @@ class Splits:
     def conditioned(self, conditioning: Conditioning) -> "Splits":
         """These splits for a network with this conditioning."""
         problem = replace(self.problem, conditioning=conditioning)
-        datasets = {name: data.on(problem) for name, data in self.datasets.items()}
+        datasets = {
+            name: data.on(replace(data.problem, conditioning=conditioning))
+            for name, data in self.datasets.items()
+        }
         return replace(self, problem=problem, datasets=datasets)
+
+    def with_train_frames(self, num_frames: int) -> "Splits":
+        """These splits over the first frames; the split `forecast` is that for testing over all."""
+        if num_frames > self.problem.num_steps:
+            raise InputError(
+                f"{self.problem.name} has {self.problem.num_steps} frames to predict; "
+                f"data.train_frames is {num_frames}"
+            )
+        if num_frames == self.problem.num_steps:
+            return self
+        problem = self.problem.with_steps(num_frames)
+        datasets = {name: data.over(problem) for name, data in self.datasets.items()}
+        whole = self.datasets["train" if self.num_folds else "test"]
+        return replace(self, problem=problem, datasets=datasets | {"forecast": whole})
 
     def held_out(self, fold: int) -> np.ndarray:
         """Indices of the samples of a fold of cross-validation, which its training does not see."""
@@ -269,6 +298,8 @@ class Splits:
             "validation": data.subset(slice(0)),
             "test": data.subset(held_out.tolist()),
         }
+        if "forecast" in self.datasets:
+            datasets["forecast"] = self.datasets["forecast"].subset(held_out.tolist())
         return Splits(self.problem, datasets)
 
     def _split(self, name: str) -> Dataset:

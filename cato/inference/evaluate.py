@@ -97,6 +97,7 @@ def solved(surrogate: Surrogate, data: Dataset) -> Iterator[Solved]:
                     batch.inputs.to(device),
                     shape=data.problem.shape,
                     mask=mask,
+                    steps=data.problem.num_steps if data.problem.time == "rollout" else None,
                 )
             solution = solution.to("cpu", batch.targets.dtype)
             yield Solved(batch, solution, time.perf_counter() - began, first)
@@ -301,6 +302,7 @@ class HeldOut(NamedTuple):
     data: Dataset
     mean_target: Tensor | None  # Of its training samples.
     indices: np.ndarray  # Numbers of the samples among all that are evaluated.
+    forecast: Dataset | None = None  # The samples over more frames than in training.
 
 
 class EvaluatedRun(NamedTuple):
@@ -347,7 +349,8 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         measured_on = f"{splits.num_folds}-fold cross-validation"
     else:
         data, mean = splits.datasets[split], train_mean(splits) if is_own_mesh else None
-        parts = [HeldOut(surrogate, data, mean, np.arange(len(data)))]
+        longer = splits.datasets.get("forecast") if split == "test" else None
+        parts = [HeldOut(surrogate, data, mean, np.arange(len(data)), longer)]
         measured_on = split
     has_test = split == "test" and not splits.num_folds
     coverage = Coverage(band) if band is not None and has_test else None
@@ -380,6 +383,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         "offsets": splits.problem.offset_by_output,
         **evaluation.to_dict(),
         "training_error": _training_error(surrogate, splits) if is_own_mesh else None,
+        "forecast": _forecast(parts),
         "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
         "band": promise,
         "training_range": alarms,
@@ -403,8 +407,26 @@ def fold_models(run: Run, splits: Splits) -> list[HeldOut]:
                 f"`cato train --resume {run.folder}`"
             )
         surrogate = load_surrogate(open_run(folder))
-        parts.append(HeldOut(surrogate, data.test, train_mean(data), splits.held_out(fold)))
+        longer = data.datasets.get("forecast")
+        mean = train_mean(data)
+        parts.append(HeldOut(surrogate, data.test, mean, splits.held_out(fold), longer))
     return parts
+
+
+def _forecast(parts: list[HeldOut]) -> dict[str, Any] | None:
+    """Errors of each frame over more frames than in training; None without later frames."""
+    errors = [
+        relative_l2_per_frame(one.solutions, one.batch.targets, one.batch.mask, offsets)
+        for part in parts
+        if part.forecast is not None
+        for offsets in [part.forecast.problem.offsets]
+        for one in solved(part.surrogate, part.forecast)
+    ]
+    if not errors:
+        return None
+    of_all = torch.cat(errors)
+    trained = parts[0].data.problem.num_steps
+    return {"trained_frames": trained, "frame_errors": of_all.mean(0).tolist()}
 
 
 def _evaluate_parts(

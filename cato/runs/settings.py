@@ -101,6 +101,9 @@ class DataConfig:
     times: str = ""
     """Field of `file` with the times of its frames; times, time or t by default. none: evenly
     spaced."""
+    train_frames: Count | None = None
+    """Frames of a rollout to train on, the first ones of `file`; the report shows the error in the
+    later ones too. All by default."""
     folds: Annotated[int, Ge(0)] | None = None
     """Folds of cross-validation for the error and the band of `file`, with a model trained on all
     samples; 0 splits the samples instead. By default 5 for 10 to 50 samples without named splits.
@@ -180,6 +183,8 @@ class DataConfig:
             expected_fingerprint=self.fingerprint,
             streamed=self.is_streamed(num_bytes_of(Path(self.file))),
         )
+        if self.train_frames is not None:
+            splits = splits.with_train_frames(self.train_frames)
         if self.fold is not None:
             if self.fold >= splits.num_folds:
                 raise InputError(
@@ -299,11 +304,11 @@ def _require_consistent(data: DataConfig, benchmark: str, where: str) -> None:
         )
     if (data.file is not None) != (benchmark == USER_DATA) or (data.file and data.original):
         raise InputError(f"{where}: data.file is for user data; give it as `cato train FILE`")
-    named = (data.coords, data.inputs, data.targets, data.periodic, data.times, data.folds)
-    if data.file is None and (any(named) or data.time != "auto"):
+    names = ("coords", "inputs", "targets", "periodic", "time", "times", "train_frames", "folds")
+    if data.file is None and any(getattr(data, n) != getattr(DataConfig, n) for n in names):
         raise InputError(
             f"{where}: data.coords, data.inputs, data.targets, data.periodic, data.time, "
-            f"data.times and data.folds are for user data"
+            f"data.times, data.train_frames and data.folds are for user data"
         )
     if data.file is not None and data.resolution is not None:
         raise InputError(f"{where}: the resolution of user data is that of their file")

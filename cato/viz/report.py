@@ -44,8 +44,13 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         "training": training_curve(run.log()),
         "errors": error_histogram(errors.numpy(), mean_predictor, of_headline),
     }
+    growth = ""
     if frame_errors is not None:
-        figures["frame-errors"] = frame_error_curve(test.problem, frame_errors.numpy())
+        longer = metrics["forecast"]
+        by_frame = np.array(frame_errors if longer is None else longer["frame_errors"], float)
+        trained = len(frame_errors)
+        figures["frame-errors"] = frame_error_curve(test.problem, by_frame, trained)
+        growth = _growth(by_frame, trained)
     order = errors.argsort().tolist()
     chosen = {"best": order[0], "median": order[len(order) // 2], "worst": order[-1]}
     for label, index in chosen.items():
@@ -69,6 +74,7 @@ def write_report(run: Run) -> tuple[Path, dict[str, Any]]:
         advice=other_models(run),
         improvements=[(one.what, one.shown_gain, one.evidence) for one in found],
         errors=_errors(metrics),
+        growth=growth,
         images={name: _save(figure, run.folder, name) for name, figure in figures.items()},
         cross_validation=metrics["split"] if metrics["folds"] else "",
         band=metrics["band"],
@@ -187,6 +193,20 @@ def _errors(metrics: dict[str, Any]) -> dict[str, str]:
     }
 
 
+def _growth(frame_errors: np.ndarray, trained: int) -> str:
+    """How the error grows from the first frame to the last, and beyond those of the training."""
+    shown = {1: "first", trained: "last of training", len(frame_errors): "last"}
+    places = [
+        f"{_percent(frame_errors[frame - 1])} in frame {frame} ({name})"
+        for frame, name in sorted(shown.items())
+    ]
+    sentence = f"The mean error is {', '.join(places)}"
+    first, last = frame_errors[0], frame_errors[-1]
+    if len(frame_errors) > 1 and 0 < first < np.inf and last < np.inf:
+        sentence += f": {last / first:.3g} times from the first to the last"
+    return f"{sentence}."
+
+
 def _band_widths(band: dict[str, Any] | None) -> dict[str, str]:
     if band is None:
         return {}
@@ -236,13 +256,21 @@ def error_histogram(errors: np.ndarray, mean_predictor: float | None, of_field: 
     return figure
 
 
-def frame_error_curve(problem: Problem, frame_errors: np.ndarray) -> Figure:
-    """Mean relative error of each frame of a problem in time, (T,), against its time."""
+def frame_error_curve(
+    problem: Problem, frame_errors: np.ndarray, trained: int | None = None
+) -> Figure:
+    """Mean relative error of each frame of a problem in time, (T,), against its time.
+
+    `trained` is the number of frames of the training, if there are more.
+    """
     figure, axes = new_figure(1, 1, (5.0, 3.0))
     (panel,) = axes.flat
     view = view_of(problem)
     times = [view.time(step) for step in range(len(frame_errors))]
     panel.plot(times, 100 * frame_errors, ".-")
+    if trained is not None and trained < len(times):
+        panel.axvspan(times[trained - 1], times[-1], color="0.93", label="not in training")
+        panel.legend(frameon=False)
     of_all = f", {ALL_OUTPUTS}" if problem.num_outputs > 1 else ""
     panel.set(xlabel=view.time_label, ylabel=f"relative L2 error of a frame{of_all} (%)")
     finite = frame_errors[np.isfinite(frame_errors)]  # infinite where the true frame is zero

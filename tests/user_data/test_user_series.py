@@ -15,11 +15,15 @@ from cato.data.rollout import STEP_SIZE
 from cato.errors import InputError
 from cato.inference.predict import predict_file
 from cato.models.contract import Operator, Prediction
+from cato.physics.metrics import relative_l2_per_frame
 from cato.runs.folder import open_run
+from cato.runs.load import load_surrogate
+from cato.runs.settings import build_settings
 from cato.surrogate import Surrogate, frame_to_learn
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import open_user_data, read_samples
 from cato.user_data.samples import dataset_of, recognise
+from cato.viz.report import write_report
 
 X = np.linspace(0, 1, 9)
 FRAMES, SAMPLES = 8, 4
@@ -198,6 +202,9 @@ def test_controls_are_normalised_by_all_their_frames(tmp_path):
     assert len(normaliser.of_inputs(problem)[0]) == problem.num_inputs
 
 
+NAMES = {"coords": "x", "inputs": "u[:1],kappa,q", "targets": "u[1:]"}
+
+
 @pytest.fixture(scope="module")
 def driven(tmp_path_factory):
     """A run on a heated rod: a parameter, a control, irregular steps; and a longer series."""
@@ -211,15 +218,31 @@ def driven(tmp_path_factory):
         np.savez(folder / f"{name}.npz", **arrays)
         np.savez(folder / f"{name}-ahead.npz", **arrays | {"u": u[:, :1]})
     run = cato.train(
-        folder / "rod.npz",
+        folder / "longer.npz",
         "smoke",
         out=folder / "run",
         model_settings={"width": 8, "depth": 1},
-        data_settings={"coords": "x", "inputs": "u[:1],kappa,q", "targets": "u[1:]"},
+        data_settings=NAMES | {"train_frames": 5},
         train_settings={"steps": 3, "accelerator": "cpu"},
     )
-    cato.evaluate(run.folder)
     return open_run(run.folder), folder
+
+
+def test_the_report_shows_how_the_error_grows_after_the_frames_of_the_training(driven):
+    run, folder = driven
+    path, figures = write_report(run)
+    forecast = figures["forecast"]
+    assert (forecast["trained_frames"], len(forecast["frame_errors"])) == (5, 10)
+    assert forecast["frame_errors"][:5] == pytest.approx(figures["frame_errors"])
+    naming = Naming.parse(*NAMES.values())
+    test = open_user_data(folder / "longer.npz", naming)[1].test.batch(slice(None))
+    whole = load_surrogate(run).solve(test.coords, test.inputs, steps=10)
+    expected = relative_l2_per_frame(whole, test.targets).mean(0).tolist()
+    assert forecast["frame_errors"] == pytest.approx(expected, rel=1e-4)
+    last = 100 * forecast["frame_errors"][-1]
+    assert f"(last of training), {last:.2f} % in frame 10 (last)" in path.read_text()
+    with pytest.raises(InputError, match=r"has 10 frames to predict; data\.train_frames is 11"):
+        build_settings(folder / "longer.npz", "smoke", None, {"data": NAMES | {"train_frames": 11}})
 
 
 def test_forecasts_go_on_as_long_as_the_file_or_the_user_wants(driven):
