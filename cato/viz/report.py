@@ -120,11 +120,9 @@ def _verdict(metrics: dict[str, Any]) -> str:
     """The result in a sentence."""
     solver, surrogate = metrics["solver_seconds_per_sample"], metrics["seconds_per_sample"]
     shown = headline_figures(metrics)
-    kind, samples = "Test error", "held-out samples"
-    if metrics["folds"]:
-        kind, samples = "Error", f"samples in {metrics['split']}"
+    samples = f"samples in {metrics['split']}" if metrics["folds"] else "held-out samples"
     error = (
-        f"{kind}{_of_headline(metrics)} {_percent(shown['relative_l2'])} "
+        f"Test error{_of_headline(metrics)} {_percent(shown['relative_l2'])} "
         f"(relative L2, mean of {metrics['num_samples']} {samples}"
         f"{_compared(shown)}{'' if has_learnt(shown) else f': the model is {NOT_LEARNT}'}); "
         f"{1000 * surrogate:.3g} ms per sample"
