@@ -32,7 +32,7 @@ def number(pattern: str, text: str) -> float:
 def test_inverse_design(tmp_path: Path) -> None:
     """The solver's flow around the foil that is found is close to the wish."""
     path = FOLDER / "inverse_design.ipynb"
-    notebook = executed(path, tmp_path, {"NUM_STARTS": 1, "MAX_STEPS": 10})
+    notebook = executed(path, tmp_path, {"NUM_STARTS": 1, "MAX_STEPS": 10, "FINE": (45, 11)})
     text = printed(notebook)
     slope, difference = re.findall(r"slope (-?[\d.]+), finite difference (-?[\d.]+)", text)[0]
     assert float(slope) == pytest.approx(float(difference), rel=0.03)
