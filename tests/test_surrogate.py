@@ -7,8 +7,10 @@ import torch
 from cato.data.dataset import Dataset
 from cato.data.normalise import Normaliser
 from cato.errors import InputError
+from cato.models.cato.grid import CatoConfig
 from cato.models.contract import Operator, Prediction
-from cato.problem import Problem
+from cato.models.registry import build_model
+from cato.problem import Conditioning, Problem
 from cato.surrogate import NotFinite, Surrogate, frame_to_learn, next_past
 
 
@@ -176,3 +178,34 @@ def test_float64_is_kept_outside_the_network():
     assert solution.dtype == np.float64
     # the model is the identity on normalised values
     np.testing.assert_allclose(solution + 1e12, 5 * small, rtol=0, atol=1e-2)
+
+
+@pytest.mark.parametrize("time", ["steady", "rollout"])
+def test_solutions_are_differentiable_by_nodes_and_inputs_in_physical_units(time):
+    shape, steps = (6, 5), 3 if time == "rollout" else 1
+    problem = Problem(
+        "test",
+        "mesh",
+        shape,
+        ("u0",),
+        ("u",),
+        time=time,
+        num_steps=steps,
+        normalise=("coords", "inputs", "outputs"),
+        conditioning=Conditioning(reference="node", mesh_inputs=True),
+    )
+    torch.manual_seed(0)
+    axes = torch.meshgrid(*(torch.arange(float(n)) for n in shape), indexing="ij")
+    coords = (torch.stack(axes, dim=-1) + 0.2 * torch.rand(4, *shape, 2)).numpy()
+    inputs, targets = 5 + 3 * torch.randn(4, *shape, 1), 100 + torch.randn(4, steps, *shape, 1)
+    targets = targets if time == "rollout" else targets[:, 0]
+    data = Dataset.from_arrays(problem, coords, inputs.numpy(), targets.numpy())
+    model = build_model("cato", CatoConfig(width=8, depth=1, heads=2), problem)
+    surrogate = Surrogate(model, Normaliser.fit(data)).double()
+    arrays = torch.from_numpy(coords), inputs
+    given = [a[:1].flatten(1, 2).double().requires_grad_() for a in arrays]
+
+    def solve(nodes, values):
+        return surrogate.solve(nodes, values, shape=shape)
+
+    assert torch.autograd.gradcheck(solve, given, fast_mode=True)
