@@ -9,8 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen metric-inputs recipe precision lr-sweep epochs screen time published flux-head long-run \
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
-.PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-advice bench-first-report bench-range bench-fine-tuning bench-mesh-parallel bench-streaming bench-user-data hostile animation notebooks survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
+# Every target is a command, but for those that are files.
+.PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' Makefile) $(STUDIES:%=study-%)
 
 # Everything but PyTorch, whose builds differ from machine to machine, is installed by the hashes of requirements.lock.
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -55,6 +55,10 @@ docs: $(READY)  ## the documentation as a site, build/site/index.html
 bench: $(READY)  ## speed and memory of CATO as ratios to a matmul, and training times of the recipes
 	$(BIN)/python -m tools.speed
 	$(BIN)/python -m tools.recipes
+
+bench-gpu: $(READY)  ## what `bench` measures, on a GPU, for the same page
+	$(BIN)/python -m tools.speed --device cuda
+	$(BIN)/python -m tools.recipes --device cuda
 
 bench-serve: $(READY)  ## requests per second and latency of the service, with and without batching
 	$(BIN)/python -m tools.serve

@@ -101,16 +101,19 @@ def measure(kind: str, settings: dict[str, Any]) -> dict[str, Any]:
     return figures | {"provenance": {**provenance(), "settings": resolved, "data": NO_DATA}}
 
 
-def training_step(benchmark: str, scale: str, model: str) -> tuple[Operator, Callable[[], None]]:
+def training_step(
+    benchmark: str, scale: str, model: str, device: str = "cpu"
+) -> tuple[Operator, Callable[[], None]]:
     """A model by its recipe, and its training step: forward, loss, backward, update."""
     config, problem = recipe_of(benchmark, scale, model), get_benchmark(benchmark).problem(scale)
     operator = subject(model, scale, problem, benchmark)
     assert isinstance(operator, Operator)
-    coords, features = inputs_of(problem, BATCH)
-    targets = torch.randn(BATCH, problem.num_nodes, problem.num_outputs)
+    operator.to(device)
+    coords, features = (x.to(device) for x in inputs_of(problem, BATCH))
+    targets = torch.randn(BATCH, problem.num_nodes, problem.num_outputs, device=device)
     metric = inverse_metric(coords[0], problem.shape, problem.periodic, problem.period)
     unit = torch.ones(problem.num_outputs) if config.loss.needs_scale else None
-    loss = PhysicalLoss(config.loss, problem, unit)
+    loss = PhysicalLoss(config.loss, problem, unit).to(device)
     optimizers = build_optimizers(operator, config.train)
 
     def step() -> None:
@@ -259,19 +262,40 @@ def seconds_of(work: Callable[[], Any], clock: Callable[[], float] = time.perf_c
     return clock() - began
 
 
-def peak_memory() -> float:
-    """Largest resident memory of this process so far, in GiB."""
+def clock_of(device: str) -> Callable[[], float]:
+    """A clock for work on a device: processor time on CPUs, elsewhere wall time after all work."""
+    if device == "cpu":
+        return time.process_time
+
+    def after_all_work() -> float:
+        torch.accelerator.synchronize()
+        return time.perf_counter()
+
+    return after_all_work
+
+
+def peak_memory(device: str = "cpu") -> float:
+    """Largest resident memory of this process so far, or allocated on its device, in GiB."""
+    if device == "cuda":
+        return torch.cuda.max_memory_reserved() / 2**30
     return memory.peak_memory() / 2**30
 
 
-def resident_memory() -> float:
-    """Resident memory of this process now, in GiB."""
+def resident_memory(device: str = "cpu") -> float:
+    """Resident memory of this process now, or allocated on its device, in GiB."""
+    if device == "cuda":
+        return torch.cuda.memory_reserved() / 2**30
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 2**30
 
 
-def peak_of_tensors(work: Callable[[], None]) -> float:
+def peak_of_tensors(work: Callable[[], None], device: str = "cpu") -> float:
     """Most memory, in GiB, of the tensors that a call allocates and has not freed yet."""
+    if device == "cuda":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        work()
+        return (torch.cuda.max_memory_allocated() - before) / 2**30
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         work()
     profiler: Any = record.profiler

@@ -84,14 +84,14 @@ def recipe_block(name: str) -> str:
 
 def recipe_row(label: str, config: Any, problem: Problem) -> tuple[str, ...]:
     """What is presented to the network, and the settings that differ from the defaults."""
-    seen = seen_by_network(problem)
+    seen, train = seen_by_network(problem), config.train  # precision is up to the machine
     if config.data.symmetries:
         seen.append(f"samples mapped at random by {', '.join(config.data.symmetries)}")
     return (
         label,
         "; ".join(seen),
         changes(config.model, type(config.model)()),
-        changes(config.train, TrainConfig()),
+        changes(config.train, TrainConfig(precision=train.precision, compile=train.compile)),
         changes(config.loss, LossConfig()),
     )
 

@@ -24,6 +24,11 @@ def stamped(row: Mapping[str, Any], settings: Mapping[str, Any], data: str = NO_
     return {**row, "settings": dict(settings), "data": data, "provenance": provenance()}
 
 
+def results_name(measurement: str, device: str) -> str:
+    """The results file of a measurement that is made on CPUs and on GPUs."""
+    return measurement if device == "cpu" else f"{measurement}_gpu"
+
+
 def has_results(name: str) -> bool:
     """Whether a measurement has been made."""
     return (RESULTS / f"{name}.json").exists()

@@ -1,14 +1,16 @@
 """Speed and memory of CATO at the paper's Darcy setting, compared with a matmul on the same core.
 
     make bench                      # writes tools/results/speed.json and docs/speed.md
+    make bench-gpu                  # the same on a GPU, into speed_gpu.json and the same page
     python -m tools.speed --trial   # one small mesh, one round; writes nothing
 
 One thread, the recipe's model; processor seconds, which other processes change less than wall time.
-Shared machines are still noisy: matmul, forward and training steps in float32 and bf16 alternate,
-and figures are medians of ratios of neighbouring timings. FLOPs of a forward are counted on the
-plain formulas, so extra work of an implementation does not count as progress; a training step
-counts as three forwards. The matmul is PyTorch's own in float32, which is not the fastest that a
-processor can do (see `cato.kernels.linear`): shares above 1 are possible.
+On a GPU, wall seconds from an idle device to an idle device, of the compiled model that a training
+has there. Shared machines are still noisy: matmul, forward and training steps in float32 and bf16
+alternate, and figures are medians of ratios of neighbouring timings. FLOPs of a forward are counted
+on the plain formulas, so extra work of an implementation does not count as progress; a training
+step counts as three forwards. The matmul is PyTorch's own in float32, which is not the fastest that
+a processor can do (see `cato.kernels.linear`): shares above 1 are possible.
 
 CATO without compiled loops is compared with Transolver. Each mesh, and this comparison, has its own
 process, so that its peak memory can be measured.
@@ -22,7 +24,6 @@ import sys
 from collections.abc import Callable, Mapping
 from functools import partial
 from statistics import median
-from time import process_time
 
 import torch
 
@@ -32,10 +33,12 @@ from cato.physics.gradient import inverse_metric
 from cato.physics.losses import PhysicalLoss
 from cato.problem import Problem
 from cato.runs.settings import RunConfig, build_settings
+from cato.training.devices import is_compiled
 from cato.training.optim import build_optimizers
 from reproduce.flops import count_flops
 from reproduce.profiling import (
     MATMUL,
+    clock_of,
     in_matmuls,
     peak_memory,
     peak_of_tensors,
@@ -44,7 +47,7 @@ from reproduce.profiling import (
 )
 from tools import speed_page
 from tools.pages import write_pages
-from tools.results import ROOT, Row, read_results, stamped, write_results
+from tools.results import ROOT, Row, has_results, read_results, results_name, stamped, write_results
 
 SIZES = (43, 85, 170)
 BATCH, REPEATS = 4, 7
@@ -74,31 +77,36 @@ def problem_of(size: int) -> Problem:
 class Setting:
     """Model, data, loss and optimiser of the paper's Darcy configuration at one mesh size."""
 
-    def __init__(self, size: int, remat: bool = False) -> None:
+    def __init__(self, size: int, device: str = "cpu", remat: bool = False) -> None:
         torch.manual_seed(0)
+        self.device = device
         config = paper_recipe()
         self.problem = problem_of(size)
         self.model = build_model("cato", config.model, self.problem)
         if remat:
             self.model.rematerialise()
+        self.model.to(device)
+        compiled = is_compiled(config.train, device)
+        self.module: Any = torch.compile(self.model) if compiled else self.model
         axis = torch.linspace(0, 1, size)
         coords = torch.stack(torch.meshgrid(axis, axis, indexing="ij"), -1).flatten(0, 1)
-        self.coords = coords.expand(BATCH, -1, -1)
-        self.features = torch.randn(BATCH, size**2, 1)
-        self.targets = torch.randn(BATCH, size**2, 1)
-        self.metric = inverse_metric(coords, self.problem.shape, (False, False), (None, None))
-        self.loss = PhysicalLoss(config.loss, self.problem, torch.ones(1))
+        self.coords = coords.expand(BATCH, -1, -1).to(device)
+        self.features = torch.randn(BATCH, size**2, 1, device=device)
+        self.targets = torch.randn(BATCH, size**2, 1, device=device)
+        metric = inverse_metric(coords, self.problem.shape, (False, False), (None, None))
+        self.metric = metric.to(device)
+        self.loss = PhysicalLoss(config.loss, self.problem, torch.ones(1)).to(device)
         self.optimizers = build_optimizers(self.model, config.train)
 
     def forward(self) -> None:
         """Inference."""
         with torch.no_grad():
-            self.model(self.coords, self.features)
+            self.module(self.coords, self.features)
 
     def step(self, bf16: bool = False) -> None:
         """Forward, loss, backward, update."""
-        with torch.autocast("cpu", torch.bfloat16, enabled=bf16):
-            values, flux = self.model(self.coords, self.features)
+        with torch.autocast(self.device, torch.bfloat16, enabled=bf16):
+            values, flux = self.module(self.coords, self.features)
         total, _ = self.loss(values, self.targets, flux=flux, metric=self.metric)
         total.backward()
         for optimizer in self.optimizers:
@@ -108,22 +116,23 @@ class Setting:
 
 def operations(setting: Setting) -> dict[str, int]:
     """Floating-point operations of a batch; a step is counted as three forwards."""
-    forward = count_flops(setting.forward)
+    with torch.no_grad():
+        forward = count_flops(lambda: setting.model(setting.coords, setting.features))
     return {"forward": forward, "step": 3 * forward}
 
 
-def measure(size: int, repeats: int = REPEATS) -> Row:
+def measure(size: int, device: str, repeats: int = REPEATS) -> Row:
     """Times and rates at one mesh size."""
     torch.set_num_threads(1)
-    setting = Setting(size)
+    setting = Setting(size, device)
     flops = operations(setting)
-    before = peak_memory()
+    before = peak_memory(device)
     works: dict[str, Callable[[], None]] = {
         "forward": setting.forward,
         "step": setting.step,
         "bf16_step": partial(setting.step, bf16=True),
     }
-    seconds, matmuls = alternate(works, repeats)
+    seconds, matmuls = alternate(works, device, repeats)
     unit = [t / m for name in works for t, m in zip(seconds[name], matmuls[name], strict=True)]
     rates = {name: [flops[name] / (2 * MATMUL**3 * m) for m in matmuls[name]] for name in flops}
     gains = [a / b for a, b in zip(matmuls["step"], matmuls["bf16_step"], strict=True)]
@@ -138,7 +147,7 @@ def measure(size: int, repeats: int = REPEATS) -> Row:
         "forward_share": median(rates["forward"]),
         "step_share": median(rates["step"]),
         "bf16_gain": median(gains),
-        "step_memory_gib": peak_memory() - before,
+        "step_memory_gib": peak_memory(device) - before,
     }
     settings = {"benchmark": "darcy", "scale": "paper", "model": to_dict(paper_recipe().model)}
     targets = TARGETS.get(size, {})
@@ -147,38 +156,38 @@ def measure(size: int, repeats: int = REPEATS) -> Row:
 
 
 def alternate(
-    works: Mapping[str, Callable[[], None]], repeats: int
+    works: Mapping[str, Callable[[], None]], device: str, repeats: int
 ) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
     """Seconds of every call, and the same in matmuls before and after it."""
-    matrix = torch.randn(MATMUL, MATMUL)
+    matrix, clock = torch.randn(MATMUL, MATMUL, device=device), clock_of(device)
     seconds: dict[str, list[float]] = {name: [] for name in works}
     matmuls: dict[str, list[float]] = {name: [] for name in works}
     for repeat in range(-1, repeats):  # the first round compiles and allocates
         for name, work in works.items():
-            taken, ratio = in_matmuls(work, matrix, process_time)
+            taken, ratio = in_matmuls(work, matrix, clock)
             if repeat >= 0:
                 seconds[name].append(taken)
                 matmuls[name].append(ratio)
     return seconds, matmuls
 
 
-def compare_remat(size: int, repeats: int) -> Row:
+def compare_remat(size: int, device: str, repeats: int) -> Row:
     """A training step that recomputes its blocks against one that keeps everything.
 
     Memory is that of the tensors at the peak of a step, which is what it takes on a device. The
     resident memory of a process on a CPU is larger: the allocator keeps some of what is freed.
     """
     torch.set_num_threads(1)
-    Setting(SIZES[0]).step()  # compiles the loops
-    before, works = resident_memory(), {}
+    Setting(SIZES[0], device).step()  # compiles the loops
+    before, works = resident_memory(device), {}
     row: Row = {"size": size}
     for name in ("remat", "plain"):  # the one that needs less memory first
-        setting = Setting(size, remat=name == "remat")
+        setting = Setting(size, device, remat=name == "remat")
         works[name] = setting.step
         setting.step()
-        row[f"{name}_resident_gib"] = peak_memory() - before
-        row[f"{name}_memory_gib"] = peak_of_tensors(setting.step)
-    seconds, matmuls = alternate(works, repeats)
+        row[f"{name}_resident_gib"] = peak_memory(device) - before
+        row[f"{name}_memory_gib"] = peak_of_tensors(setting.step, device)
+    seconds, matmuls = alternate(works, device, repeats)
     pairs = zip(matmuls["remat"], matmuls["plain"], strict=True)
     row |= {f"{name}_seconds": median(values) for name, values in seconds.items()}
     row["time_ratio"] = median(a / b for a, b in pairs)
@@ -190,12 +199,12 @@ def compare_remat(size: int, repeats: int) -> Row:
     return stamped(row, settings | timing)
 
 
-def compare_without_loops(scale: str, repeats: int) -> Row:
+def compare_without_loops(scale: str, device: str, repeats: int) -> Row:
     """A training step of CATO without compiled loops against one of Transolver on Darcy."""
     torch.set_num_threads(1)
     names = {"cato": "plain_cato", "transolver": "transolver"}
-    steps = {key: training_step("darcy", scale, model)[1] for key, model in names.items()}
-    _, matmuls = alternate(steps, repeats)
+    steps = {key: training_step("darcy", scale, model, device)[1] for key, model in names.items()}
+    _, matmuls = alternate(steps, device, repeats)
     row = {f"{name}_step_in_matmuls": median(values) for name, values in matmuls.items()}
     pairs = zip(matmuls["cato"], matmuls["transolver"], strict=True)
     row["ratio"] = median(a / b for a, b in pairs)
@@ -207,45 +216,65 @@ def main() -> None:
     """Measure every size in its own process, then write results and page."""
     parser = argparse.ArgumentParser(description="speed of CATO compared with a matmul")
     parser.add_argument("--trial", action="store_true", help="one small mesh; writes nothing")
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--size", type=int, help=argparse.SUPPRESS)  # one measurement
     parser.add_argument("--plain", help=argparse.SUPPRESS)  # the comparison, at this scale
     parser.add_argument("--remat", type=int, help=argparse.SUPPRESS)  # the comparison, at this size
     parser.add_argument("--only-remat", action="store_true", help="measure --train.remat only")
     parser.add_argument("--repeats", type=int, default=REPEATS, help=argparse.SUPPRESS)
     options = parser.parse_args()
+    device, repeats = options.device, options.repeats
+    require_device(device)
     if options.size:
-        print(json.dumps(measure(options.size, options.repeats)))
+        print(json.dumps(measure(options.size, device, repeats)))
         return
     if options.plain:
-        print(json.dumps(compare_without_loops(options.plain, options.repeats)))
+        print(json.dumps(compare_without_loops(options.plain, device, repeats)))
         return
     if options.remat:
-        print(json.dumps(compare_remat(options.remat, options.repeats)))
+        print(json.dumps(compare_remat(options.remat, device, repeats)))
         return
     sizes: tuple[int, ...] = (16,) if options.trial else SIZES
-    scale, repeats = ("smoke", 1) if options.trial else ("paper", options.repeats)
+    scale, repeats = ("smoke", 1) if options.trial else ("paper", repeats)
     remat_size = sizes[0] if options.trial else REMAT_SIZE
+    environments = ({}, RETURN_FREED) if device == "cpu" else ({},)
     results = {
         "remat": [
-            measure_apart("--remat", str(remat_size), repeats, env) for env in ({}, RETURN_FREED)
+            measure_apart("--remat", str(remat_size), device, repeats, env) for env in environments
         ]
     }
     if not options.only_remat:
-        results["rows"] = [measure_apart("--size", str(size), repeats) for size in sizes]
-        results["plain"] = [measure_apart("--plain", scale, repeats)]
+        results["rows"] = [measure_apart("--size", str(size), device, repeats) for size in sizes]
+        results["plain"] = [measure_apart("--plain", scale, device, repeats)]
     if not options.trial:
-        write_results("speed", read_results("speed") | results)
+        name = results_name("speed", device)
+        write_results(name, (read_results(name) if has_results(name) else {}) | results)
         write_pages(speed_page.pages())
 
 
+def require_device(device: str) -> None:
+    """End with one line on a machine without this device."""
+    if device == "cuda" and not torch.cuda.is_available():
+        print(
+            "this machine has no GPU that PyTorch can use, so nothing was measured; run "
+            "`make bench-gpu` on one that has (`make bench` measures the processor)",
+            file=sys.stderr,
+        )
+        sys.exit(2)
+
+
 def measure_apart(
-    option: str, value: str, repeats: int, environment: Mapping[str, str] | None = None
+    option: str,
+    value: str,
+    device: str,
+    repeats: int,
+    environment: Mapping[str, str] | None = None,
 ) -> Row:
     """One measurement in a process of its own, with these variables in its environment."""
     print(f"measuring {option.strip('-')} {value} …", file=sys.stderr, flush=True)
-    words = ["-m", "tools.speed", option, value, "--repeats", str(repeats)]
+    words = [option, value, "--device", device, "--repeats", str(repeats)]
     done = subprocess.run(
-        [sys.executable, *words],
+        [sys.executable, "-m", "tools.speed", *words],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

@@ -7,7 +7,7 @@ from cato.benchmarks import get_benchmark
 from cato.files import read_json
 from cato.models.registry import model_class
 from tools.pages import Pages, render, table
-from tools.results import ROOT, Row, machine, read_results
+from tools.results import ROOT, Row, has_results, machine, read_results, results_name
 
 PAGE = ROOT / "docs" / "speed.md"
 EFFICIENCY = ROOT / "docs" / "studies" / "efficiency" / "efficiency.json"
@@ -18,6 +18,11 @@ def pages() -> Pages:
     speed, recipes = read_results("speed"), read_results("recipes")["rows"]
     cato, plain = speed["rows"], speed["plain"][0]
     remat = speed.get("remat", [])
+    gpu = {
+        name: read_results(results_name(name, "cuda"))
+        for name in ("speed", "recipes")
+        if has_results(results_name(name, "cuda"))
+    }
     served, solving = read_results("serve")["rows"], read_results("solvers")
     study = read_json(EFFICIENCY, "results of the efficiency study")
     models, several = model_tables(study), [row for row in served if row["clients"] > 1]
@@ -34,6 +39,10 @@ def pages() -> Pages:
         plain=plain,
         remat=remat,
         remat_table=remat_table(remat) if remat else "",
+        gpu=gpu,
+        cato_table_of=cato_table,
+        remat_table_of=remat_table,
+        recipes_table_of=recipes_table,
         study=study,
         models=models,
         recipes=recipes,
@@ -117,7 +126,7 @@ def cato_table(rows: Sequence[Row]) -> str:
 def remat_table(rows: Sequence[Row]) -> str:
     """A step that recomputes its blocks, in units of one that does not."""
     header = ("figure", "without", "with `--train.remat`", "share", "target", "verdict")
-    row, tuned = rows
+    row = rows[0]
     targets = row["settings"]["targets"]
 
     def line(words: str, key: str, one: Row, share: float, target: float | None) -> tuple[str, ...]:
@@ -127,12 +136,12 @@ def remat_table(rows: Sequence[Row]) -> str:
 
     memory, time = row["memory_share"], row["time_ratio"]
     resident = "resident memory of the process, GiB"
-    tuned_resident = f"{resident}, with `MALLOC_MMAP_THRESHOLD_`"
+    tuned = [(f"{resident}, with `MALLOC_MMAP_THRESHOLD_`", one) for one in rows[1:]]
     cells = [
         line("tensors at the peak, GiB", "memory_gib", row, memory, targets["memory_share"]),
-        line("processor seconds", "seconds", row, time, targets["time_ratio"]),
+        line("seconds", "seconds", row, time, targets["time_ratio"]),
         line(resident, "resident_gib", row, row["resident_share"], None),
-        line(tuned_resident, "resident_gib", tuned, tuned["resident_share"], None),
+        *(line(words, "resident_gib", one, one["resident_share"], None) for words, one in tuned),
     ]
     return table(header, cells)
 

@@ -8,6 +8,10 @@ exists if its JSON does, and is intact if both checksums agree. Nothing is loade
     trunk-00000096.…                                before the decay of schedule wsd, to extend
                                                     from; the best one before it is kept too
     start-00000000.…                                initial weights of fine-tuning
+
+Where a model is sharded (FSDP), `last` and `trunk` are too: in the place of one file of tensors is
+a folder in which every process has written its part by `torch.distributed.checkpoint`, again as
+safetensors. Any number of processes can read it.
 """
 
 import re
@@ -41,20 +45,40 @@ class Checkpoints:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A saved state of a training."""
+    """A saved state of a training; sharded tensors stay in their folder, see `cato.runs.shards`."""
 
     tensors: dict[str, Tensor]
     state: dict[str, Any]
+    shards: Path | None = None
 
 
 def save_checkpoint(saved: Checkpoints, kind: Kind, step: int, checkpoint: Checkpoint) -> None:
     """Write a checkpoint and remove old ones."""
     about = saved.folder / f"{kind}-{step:08d}.json"
-    tensors = {name: tensor.contiguous().cpu() for name, tensor in checkpoint.tensors.items()}
-    with atomic_write(about.with_suffix(".safetensors")) as temporary:
-        temporary.write_bytes(save(tensors))  # not save_file, whose errors are not OSErrors
-        sums = {"bytes": temporary.stat().st_size, "sha256": digest(temporary)}
-    _write_about(saved, about.name, sums, checkpoint.state)
+    if checkpoint.shards is not None:
+        folder = about.with_suffix("")
+        if folder != checkpoint.shards:
+            shutil.rmtree(folder, ignore_errors=True)
+            shutil.copytree(checkpoint.shards, folder)
+        sums = {"shards": sums_of(sorted(folder.iterdir()))}
+    else:
+        tensors = {name: x.contiguous().cpu() for name, x in checkpoint.tensors.items()}
+        with atomic_write(about.with_suffix(".safetensors")) as temporary:
+            temporary.write_bytes(save(tensors))  # not save_file, whose errors are not OSErrors
+            sums = sums_of([temporary])[temporary.name]
+    finish_checkpoint(saved, kind, about, sums, checkpoint.state)
+
+
+def sums_of(files: Iterable[Path]) -> dict[str, dict[str, Any]]:
+    """Size and checksum of files by their names."""
+    return {path.name: {"bytes": path.stat().st_size, "sha256": digest(path)} for path in files}
+
+
+def finish_checkpoint(
+    saved: Checkpoints, kind: Kind, about: Path, sums: dict[str, Any], state: dict[str, Any]
+) -> None:
+    """Make a checkpoint of tensors that are written, and remove old ones."""
+    _write_about(saved, about.name, sums, state)
     found = _newest_first(saved, kind)
     kept = [*found[:KEEP], about]  # an extended run writes an older one than it has
     if kind == "best" and (trunks := _newest_first(saved, "trunk")):
@@ -67,13 +91,14 @@ def copy_checkpoints(source: Checkpoints, target: Checkpoints) -> None:
     for about in sorted(source.folder.glob("*.json")):
         try:
             values = _read_about(source, about)
-            with atomic_write(target.folder / f"{about.stem}.safetensors") as temporary:
-                shutil.copyfile(about.with_suffix(".safetensors"), temporary)
-                _require_digest(temporary, values)
+            for path, sums in _files(about, values).items():
+                with atomic_write(target.folder / path.relative_to(source.folder)) as temporary:
+                    shutil.copyfile(path, temporary)
+                    _require_digest(temporary, sums)
         except InputError as error:
             note(f"checkpoint {about.stem} is damaged and not copied: {error}")
         else:
-            sums = {k: v for k, v in values.items() if k in ("bytes", "sha256")}
+            sums = {k: v for k, v in values.items() if k in ("bytes", "sha256", "shards")}
             _write_about(target, about.name, sums, values["state"])
 
 
@@ -83,6 +108,9 @@ def remove_incomplete(saved: Checkpoints) -> None:
     for weights in saved.folder.glob("*.safetensors"):
         if not weights.with_suffix(".json").exists():
             weights.unlink(missing_ok=True)
+    for shards in saved.folder.glob("*/"):
+        if _NAME.fullmatch(shards.name) and not shards.with_suffix(".json").exists():
+            shutil.rmtree(shards)
 
 
 def load_checkpoint(saved: Checkpoints, kind: Kind) -> Checkpoint | None:
@@ -155,17 +183,21 @@ def _remove(checkpoints: Iterable[Path]) -> None:
     for about in checkpoints:
         about.unlink(missing_ok=True)
         about.with_suffix(".safetensors").unlink(missing_ok=True)
+        shutil.rmtree(about.with_suffix(""), ignore_errors=True)
 
 
 def _read(saved: Checkpoints, about: Path) -> Checkpoint:
     """An intact checkpoint whose best weights, which a resumed training needs, are intact too."""
     values = _read_about(saved, about)
-    weights = about.with_suffix(".safetensors")
-    _require_digest(weights, values)
+    for path, sums in _files(about, values).items():
+        _require_digest(path, sums)
     best_step = values["state"].get("best_step", 0)
     if best_step and not about.stem.startswith("best-"):
         best = about.with_name(f"best-{best_step:08d}.json")
         _require_digest(best.with_suffix(".safetensors"), _read_about(saved, best))
+    if "shards" in values:
+        return Checkpoint({}, values["state"], about.with_suffix(""))
+    weights = about.with_suffix(".safetensors")
     try:
         return Checkpoint(load_file(weights), values["state"])
     except (OSError, SafetensorError) as error:
@@ -185,9 +217,21 @@ def _read_about(saved: Checkpoints, about: Path) -> dict[str, Any]:
 def _write_about(
     saved: Checkpoints, name: str, sums: dict[str, Any], state: dict[str, Any]
 ) -> None:
-    """Write the JSON of a checkpoint; `sums` are size and checksum of its tensors' file."""
+    """Write the JSON of a checkpoint; `sums` are size and checksum of its tensors' files."""
     about = {"format": FORMAT, **sums, "state": state}
     write_sealed(saved.folder / name, about, saved.owner)
+
+
+def _files(about: Path, values: dict[str, Any]) -> dict[Path, dict[str, Any]]:
+    """The files of a checkpoint's tensors, with what is recorded about them."""
+    if "shards" not in values:
+        return {about.with_suffix(".safetensors"): values}
+    shards: dict[str, dict[str, Any]] = values["shards"]
+    folder = about.with_suffix("")
+    found = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if found != set(shards):  # a file more would be read too
+        raise InputError(f"{folder} does not hold the {len(shards)} files that were written there")
+    return {folder / name: sums for name, sums in shards.items()}
 
 
 def _require_digest(weights: Path, about: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ import torch.distributed as dist
 from lightning_fabric import Fabric
 from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
 from torch import nn
+from torch.distributed import checkpoint as dcp
 from torch.distributed.device_mesh import init_device_mesh
 
 from cato import __version__
@@ -36,6 +37,11 @@ def make_fabric(config: TrainConfig) -> Fabric:
         if config.optimizer == "muon":
             raise InputError(
                 "Muon needs whole matrices and fsdp shards them; use --train.optimizer adamw"
+            )
+        if not hasattr(dcp, "HuggingFaceStorageWriter"):
+            raise InputError(
+                f"--train.strategy fsdp writes checkpoints with PyTorch 2.9 or newer, this is "
+                f"{torch.__version__}; use --train.strategy ddp"
             )
         strategy = ModelParallelStrategy(
             _shard, data_parallel_size=processes * num_nodes, tensor_parallel_size=1

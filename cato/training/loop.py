@@ -42,6 +42,7 @@ from cato.runs.checkpoint import Checkpoint, Kind, load_checkpoint, save_checkpo
 from cato.runs.folder import Run
 from cato.runs.measure import gradients_of
 from cato.runs.settings import RunConfig, TrainConfig
+from cato.runs.shards import read_shards, save_shards, shapes_in
 from cato.surrogate import Frame, Surrogate, frame_to_learn, join_frames
 from cato.training.average import WeightAverage
 from cato.training.cross_validation import own_training
@@ -61,6 +62,7 @@ FRAME_STREAM, SYMMETRY_STREAM = 1, 2
 STEPS_BETWEEN_READS = 10
 """On devices other than CPUs: reading a number waits for all queued work."""
 UNSHARDED = StateDictOptions(full_state_dict=True, cpu_offload=True)
+SHARDED = StateDictOptions()
 OPTIMIZER = "optimizer/"  # Prefixes of tensors in checkpoints; all others are weights.
 AVERAGE = "average/"
 
@@ -493,6 +495,7 @@ class Training:
         weights = {k: v.clone() for k, v in self.surrogate.state_dict().items()}
         self.state.num_steps = 1000
         self.step()  # the first step compiles and allocates
+        self.read()  # waits for the device
         began = time.monotonic()
         num_steps = 0
         going = True
@@ -502,6 +505,7 @@ class Training:
             elapsed = time.monotonic() - began
             more = elapsed < duration or (num_steps < 3 and elapsed < PATIENCE)
             going = self.fabric.broadcast(more)  # by the clock of the first process
+        self.read()
         per_step = (time.monotonic() - began) / num_steps
         began = time.monotonic()
         self.validate(SAMPLES_AT_ONCE)
@@ -543,27 +547,36 @@ class Training:
     # -- checkpoints ------------------------------------------------------------------------
 
     def save(self, kind: Kind) -> None:
-        """Write a checkpoint, unsharded on every strategy; `best` holds the weights only."""
-        # Both dictionaries are empty in all but the first process.
-        tensors: dict[str, Any] = dict(get_model_state_dict(self.surrogate, options=UNSHARDED))
-        if kind != "best":
-            found: Any = get_optimizer_state_dict(
-                self.surrogate, self.raw_optimizers, options=UNSHARDED
-            )
-            tensors |= {
-                f"{OPTIMIZER}{name}/{key}": value
-                for name, values in found.get("state", {}).items()
-                for key, value in values.items()
-            }
-            with self.average.in_place():
-                found = get_model_state_dict(self.surrogate, options=UNSHARDED)
-                if self.average.values:
-                    tensors |= {f"{AVERAGE}{name}": value.clone() for name, value in found.items()}
+        """Write a checkpoint; `best` holds the weights only, whole on every strategy."""
+        saved, state = self.run.checkpoints, asdict(self.state)
         if self.fabric.is_global_zero:
             self.run.require_in_place()
-            checkpoint = Checkpoint(tensors, asdict(self.state))
-            save_checkpoint(self.run.checkpoints, kind, self.state.step, checkpoint)
+        if kind != "best" and self.config.strategy == "fsdp":
+            tensors = self._tensors(SHARDED, has_average=bool(self.average.values))
+            save_shards(saved, kind, self.state.step, tensors, state)
+        else:
+            if kind == "best":
+                tensors = dict(get_model_state_dict(self.surrogate, options=UNSHARDED))
+            else:
+                tensors = self._tensors(UNSHARDED, has_average=bool(self.average.values))
+            if self.fabric.is_global_zero:
+                save_checkpoint(saved, kind, self.state.step, Checkpoint(tensors, state))
         self.fabric.barrier()
+
+    def _tensors(self, options: StateDictOptions, has_average: bool) -> dict[str, Tensor]:
+        """Weights, optimiser state and average by name; unsharded in the first process only."""
+        tensors: dict[str, Any] = dict(get_model_state_dict(self.surrogate, options=options))
+        found: Any = get_optimizer_state_dict(self.surrogate, self.raw_optimizers, options=options)
+        tensors |= {
+            f"{OPTIMIZER}{name}/{key}": value
+            for name, values in found.get("state", {}).items()
+            for key, value in values.items()
+        }
+        if has_average:
+            with self.average.in_place():
+                found = get_model_state_dict(self.surrogate, options=options)
+                tensors |= {f"{AVERAGE}{name}": value.clone() for name, value in found.items()}
+        return tensors
 
     def restore(self) -> bool:
         """Resume from the last checkpoint; False if there is none."""
@@ -576,7 +589,13 @@ class Training:
         weights: dict[str, Any] = {}
         state: dict[str, Any] = {}
         average: dict[str, Any] = {}
-        for path, tensor in checkpoint.tensors.items():
+        tensors, options = checkpoint.tensors, UNSHARDED
+        if checkpoint.shards is not None:
+            has_average = any(name.startswith(AVERAGE) for name in shapes_in(checkpoint.shards))
+            live, options = self._tensors(SHARDED, has_average), SHARDED
+            tensors = {name: tensor.clone() for name, tensor in live.items()}
+            read_shards(checkpoint.shards, tensors)
+        for path, tensor in tensors.items():
             if path.startswith(OPTIMIZER):
                 name, key = path.removeprefix(OPTIMIZER).rsplit("/", 1)
                 state.setdefault(name, {})[key] = tensor
@@ -587,9 +606,9 @@ class Training:
         module, optimizers = self.surrogate, self.raw_optimizers
         groups = get_optimizer_state_dict(module, optimizers)["param_groups"]
         if average:
-            set_model_state_dict(module, average, options=UNSHARDED)
+            set_model_state_dict(module, average, options=options)
             self.average.take()
-        set_model_state_dict(module, weights, options=UNSHARDED)
+        set_model_state_dict(module, weights, options=options)
         loaded = {"state": state, "param_groups": groups}
-        set_optimizer_state_dict(module, optimizers, loaded, options=UNSHARDED)
+        set_optimizer_state_dict(module, optimizers, loaded, options=options)
         return True
