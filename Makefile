@@ -10,7 +10,7 @@ STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen metric-inp
            ablation-ns-plasticity ablation chart scaling efficiency gallery
 
 .PHONY: demo test fast-tests test-slow test-wheel lint generate check-generated docs bench bench-serve bench-solvers bench-export \
-        bench-advice bench-first-report bench-range bench-fine-tuning bench-mesh-parallel bench-streaming bench-user-data hostile animation survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
+        bench-advice bench-first-report bench-range bench-fine-tuning bench-mesh-parallel bench-streaming bench-user-data hostile animation screenshots survey cards pretrained lock audit clean study study-pages $(STUDIES:%=study-%)
 
 # Everything but PyTorch, whose builds differ from machine to machine, is installed by the hashes of requirements.lock.
 $(READY): pyproject.toml constraints.txt requirements.lock
@@ -91,6 +91,9 @@ hostile: $(READY)  ## attacks on files, commands and service, at most 40 minutes
 
 animation: $(READY)  ## docs/images/rollout.gif, the animation of the README
 	$(BIN)/python -m tools.animation
+
+screenshots: $(READY)  ## docs/images/explorer-*.png; needs Chromium and Playwright
+	$(BIN)/python -m tools.screenshots
 
 survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statistics and pictures for the cards
 	$(BIN)/python -m tools.survey
