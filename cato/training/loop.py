@@ -236,7 +236,10 @@ class Training:
             progress_bar(f"training {self.run.config.model_name}", state.num_steps) as bar,
         ):
             is_due = self.is_finished or state.step % self.steps_per_validation == 0
-            if state.num_summed and is_due:  # the validation samples could not be read
+            if state.num_summed and is_due:  # the validation or its line in the log failed
+                set_rates(
+                    self.raw_optimizers, self.config.schedule, state.step - 1, state.num_steps
+                )
                 self.validate_and_log(journal)
                 self.save("last")
             save_next = time.monotonic() + 60 * self.config.checkpoint_minutes

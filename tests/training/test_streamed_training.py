@@ -44,7 +44,7 @@ def config(config_with, root):
 
 
 def log_of(run):
-    kept = ("epoch", "loss", "validation", "gradient")
+    kept = ("epoch", "loss", "validation", "gradient", "learning_rate")
     return [{name: line[name] for name in kept if name in line} for line in run.log()]
 
 
