@@ -417,7 +417,7 @@ def build_candidates(
 def default_settings(file: Path, splits: Splits) -> RunConfig:
     """The default settings for user data that are read already."""
     data = {"file": os.path.realpath(file), "folds": splits.num_folds}
-    recipe = read_recipe(USER_DATA, "small", model := default_model(splits.problem))
+    recipe = read_recipe(USER_DATA, "small", default_model(splits.problem))
     changes = _merged(fit_recipe(recipe, splits.train), {"data": data})
     return run_config(_merged(recipe, changes), str(file))
 
