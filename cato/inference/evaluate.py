@@ -299,8 +299,9 @@ class HeldOut(NamedTuple):
     """Samples that a model has not seen, and the model."""
 
     surrogate: Surrogate
+    train: Dataset  # What the model was trained on.
     data: Dataset
-    mean_target: Tensor | None  # Of its training samples.
+    mean_target: Tensor | None  # Of the training samples.
     indices: np.ndarray  # Numbers of the samples among all that are evaluated.
     forecast: Dataset | None = None  # The samples over more frames than in training.
 
@@ -350,7 +351,8 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
     else:
         data, mean = splits.datasets[split], train_mean(splits) if is_own_mesh else None
         longer = splits.datasets.get("forecast") if split == "test" else None
-        parts = [HeldOut(surrogate, data, mean, np.arange(len(data)), longer)]
+        train = splits.train if is_own_mesh else data
+        parts = [HeldOut(surrogate, train, data, mean, np.arange(len(data)), longer)]
         measured_on = split
     has_test = split == "test" and not splits.num_folds
     coverage = Coverage(band) if band is not None and has_test else None
@@ -382,7 +384,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         "shape": list(splits.problem.shape),
         "offsets": splits.problem.offset_by_output,
         **evaluation.to_dict(),
-        "training_error": _training_error(surrogate, splits) if is_own_mesh else None,
+        "training_error": _training_error(parts) if is_own_mesh else None,
         "forecast": _forecast(parts),
         "solver_seconds_per_sample": None if spec is None else solver_seconds(spec, split),
         "band": promise,
@@ -407,9 +409,9 @@ def fold_models(run: Run, splits: Splits) -> list[HeldOut]:
                 f"`cato train --resume {run.folder}`"
             )
         surrogate = load_surrogate(open_run(folder))
+        mean, indices = train_mean(data), splits.held_out(fold)
         longer = data.datasets.get("forecast")
-        mean = train_mean(data)
-        parts.append(HeldOut(surrogate, data.test, mean, splits.held_out(fold), longer))
+        parts.append(HeldOut(surrogate, data.train, data.test, mean, indices, longer))
     return parts
 
 
@@ -445,9 +447,10 @@ def _evaluate_parts(
     return Evaluation.joined(found, order)
 
 
-def _training_error(surrogate: Surrogate, splits: Splits) -> float | None:
-    """Error on some of the training samples; None if it is not finite."""
-    error = mean_error(surrogate, splits.train.subset(slice(SCALE_SAMPLES)))
+def _training_error(parts: list[HeldOut]) -> float | None:
+    """Error on some of the training samples of the models; None if it is not finite."""
+    some = [(part.surrogate, part.train.subset(slice(SCALE_SAMPLES))) for part in parts]
+    error = float(np.mean([mean_error(*one) for one in some]))
     return error if isfinite(error) else None
 
 

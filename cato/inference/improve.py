@@ -82,7 +82,9 @@ def _bounds(run: Run, figures: Mapping[str, Any]) -> list[Improvement]:
 
 def _more_minutes(run: Run) -> Improvement | None:
     """From the decay of the error between the trial of the model and its whole training."""
-    log_lines = run.log()
+    log_lines = [line for line in run.log() if "validation" in line]
+    if not log_lines:  # cross-validated
+        return None
     best, last = min(line["validation"] for line in log_lines), log_lines[-1]["step"]
     for trial in run.trials:
         is_ours = trial["model"] == run.config.model_name and trial["validation"]
