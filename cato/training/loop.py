@@ -123,6 +123,15 @@ def prepare(
     return surrogate, loss, metric
 
 
+def series_lengths(problem: Problem, targets: Tensor) -> np.ndarray:
+    """The number of frames of each sample before its series ends in NaN; 1 if steady."""
+    if problem.time == "steady":
+        return np.ones(len(targets), int)
+    has_value = ~targets.isnan().flatten(2).all(-1)
+    numbers = torch.arange(1, problem.num_steps + 1)
+    return (has_value * numbers).amax(1).numpy()
+
+
 def epochs_per_validation(train_set: Dataset, validation_set: Dataset, config: TrainConfig) -> int:
     """After how many epochs to validate: as often as takes little of the time.
 
@@ -376,7 +385,8 @@ class Training:
         metric = self._metric(samples, mine)
         batch = self._mapped(self.fabric.to_device(samples), places).part(self.partition)
         weights = batch.inputs.new_full((len(mine),), weight)
-        frames = self._frames(batch, places)
+        lengths = series_lengths(self.train_set.problem, samples.targets)
+        frames = self._frames(batch, places, lengths)
         sums: dict[str, Tensor] = {}
         for number, frame in enumerate(frames, start=1):
             with self.fabric.no_backward_sync(self.module, enabled=number < len(frames)):
@@ -419,23 +429,33 @@ class Training:
         chosen = draw(self.symmetries, self.config.batch_size, rng)[places]
         return mapped(batch, self.surrogate.problem.shape, self.symmetries, chosen)
 
-    def _frames(self, batch: Batch, places: Tensor) -> list[Frame]:
+    def _frames(
+        self, batch: Batch, places: Tensor, lengths: np.ndarray | None = None
+    ) -> list[Frame]:
         """The frames that this step learns: all, or for each sample some of its own.
 
-        Those follow from the seed, the step and the place of the sample in the whole batch.
+        Those follow from the seed, the step and the place of the sample in the whole batch. A
+        sample whose series ends before takes part with its own frames, as often as needed.
         """
         problem, num_frames = self.surrogate.problem, self.config.frames_per_step
         numbers = np.arange(problem.num_steps)
-        if num_frames is None:
+        if lengths is None:
+            lengths = np.full(len(places), problem.num_steps)
+        if num_frames is None and (lengths == problem.num_steps).all():
             return [frame_to_learn(problem, batch.inputs, batch.targets, int(k)) for k in numbers]
         rng = np.random.default_rng((FRAME_STREAM, self.config.seed, self.state.step))
         drawn = rng.permuted(np.tile(numbers, (self.config.batch_size, 1)), axis=1)
+        num_frames = num_frames or problem.num_steps
+        chosen = [
+            np.resize(drawn[place][drawn[place] < length], num_frames)
+            for place, length in zip(places, lengths, strict=True)
+        ]
         frames = [
             [
                 frame_to_learn(problem, batch.inputs[i : i + 1], batch.targets[i : i + 1], int(k))
-                for k in drawn[place, :num_frames]
+                for k in own
             ]
-            for i, place in enumerate(places)
+            for i, own in enumerate(chosen)
         ]
         return [join_frames(some) for some in zip(*frames, strict=True)]
 

@@ -8,6 +8,7 @@ Every reader returns an `xarray.Dataset` with these variables (samples and time 
     mask        (sample, axis_0)                                        False at padding of clouds
     NAME        (sample, time_NAME, channel_NAME)                       numbers of every frame
     times       (sample, time_times)                                    times of the frames
+    lengths     (sample)                                                frames of each series
     split       (sample)                                                train, validation or test
 
 Time and channel carry the field's name because fields may differ in their length. The coordinate
@@ -32,12 +33,20 @@ import numpy as np
 from cato.benchmarks.contract import SPLITS
 from cato.errors import InputError
 from cato.problem import MIN_NODES
-from cato.user_data.naming import NO_TIMES, TIMES, Name, Naming, ReadRequest
+from cato.user_data.naming import (
+    NO_TIMES,
+    TIMES,
+    Name,
+    Naming,
+    ReadRequest,
+    natural_order,
+)
 
 if TYPE_CHECKING:
     import xarray  # imported where it is used: it costs every command half a second
 
 SAMPLE, TIME, CHANNEL = "sample", "time", "channel"
+EXTRA = ("mask", "split", "times", "lengths")  # Variables that are no fields.
 MAX_DIMENSION = 3
 MAX_CHANNELS = 4  # A last axis of this length is taken for channels where nothing says what it is.
 LABELS = {
@@ -71,13 +80,13 @@ def make_dataset(
     """
     import xarray
 
-    reserved = {SAMPLE, "mask", "split", "times", *mesh_dims(MAX_DIMENSION)}
+    reserved = {SAMPLE, *EXTRA, *mesh_dims(MAX_DIMENSION)}
     reserved |= set() if naming.coords == ("coords",) else {"coords"}
     if taken := reserved.intersection(naming.fields):
         raise InputError(f"{path}: {min(taken)!r} cannot be the name of a field; rename it")
     named: dict[str, Any] = {}
     for name, (dims, values) in variables.items():
-        if name not in ("mask", "split", "times") and CHANNEL not in dims:
+        if name not in EXTRA and CHANNEL not in dims:
             dims, values = (*dims, CHANNEL), values[..., None]
         named[name] = (tuple(f"{d}_{name}" if d in (TIME, CHANNEL) else d for d in dims), values)
     return xarray.Dataset(named, attrs={"origin": str(path), "notes": list(notes)})
@@ -86,8 +95,16 @@ def make_dataset(
 def sample_variables(
     path: Path, arrays: Mapping[str, np.ndarray], count: int, mesh: Shape
 ) -> dict[str, tuple[Dims, np.ndarray]]:
-    """The variables `mask` and `split`, where the file has these arrays."""
+    """The variables `mask`, `split` and `lengths`, where the file has these arrays."""
     variables = {}
+    if "lengths" in arrays:
+        lengths = np.atleast_1d(np.squeeze(arrays["lengths"]))
+        if lengths.shape != (count,) or lengths.dtype.kind not in "iu":
+            raise InputError(
+                f"{path}: 'lengths' should be the number of frames of each of the {count} samples; "
+                f"it is {lengths.dtype} {lengths.shape}"
+            )
+        variables["lengths"] = ((SAMPLE,), lengths)
     if "mask" in arrays:
         mask = arrays["mask"] != 0
         if mask.shape != (count, *mesh) or len(mesh) != 1:
@@ -168,6 +185,20 @@ class ArrayFile:
             )
         return array
 
+    @property
+    def groups_of_samples(self) -> list[str]:
+        """Groups with the same arrays each, where all arrays that differ are in groups."""
+        inner: dict[str, set[str]] = {}
+        for path in self.shapes:
+            group, _, name = path.rpartition("/")
+            if group:
+                inner.setdefault(group, set()).add(name)
+        first = next(iter(inner.values()), set())
+        is_alike = all(names == first for names in inner.values())
+        if self.dims or len(inner) < 2 or not is_alike or set(inner) & set(SPLITS):
+            return []
+        return sorted(inner, key=natural_order)
+
     def group(self, name: str) -> "ArrayFile":
         """The arrays of a group, and those at the root, which all groups share."""
         inner = {n.removeprefix(f"{name}/"): n for n in self.shapes if n.startswith(f"{name}/")}
@@ -203,7 +234,7 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
         if dims[0] == TIME or file.shapes[times][0] == num_samples:
             variables["times"] = (dims, as_times(file.read(times), f"{file.path}: {times!r}"))
     if has_samples:
-        reads = {"mask": file.numbers, "split": file.read}
+        reads = {"mask": file.numbers, "split": file.read, "lengths": file.numbers}
         extra = {name: read(name) for name, read in reads.items() if name in file.shapes}
         variables |= sample_variables(file.path, extra, match.num_samples, match.mesh)
     dataset = make_dataset(file.path, naming, variables, notes)

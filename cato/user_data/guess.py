@@ -22,7 +22,7 @@ PAIRS = (
 )
 """Customary names of one input and one target."""
 AXES = (("x", "y", "z"), ("lon", "lat"), ("longitude", "latitude"))  # Customary coordinates.
-NO_FIELDS = ("coords", "mask", "split", "crs", "spatial_ref", *TIMES)
+NO_FIELDS = ("coords", "mask", "split", "lengths", "crs", "spatial_ref", *TIMES)
 
 
 def guess(
@@ -35,6 +35,8 @@ def guess(
     groups = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
     if groups and not file.dims:
         file = file.group(groups[0])
+    elif has_samples and (samples := file.groups_of_samples):
+        file, has_samples = file.group(samples[0]), False
     if naming.targets or "targets" in file.shapes:
         return naming, []
     try:

@@ -66,7 +66,7 @@ def read_named(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xar
     dims = tuple(roles.get(str(dim), CHANNEL) for dim in stacked.dims)
     variables["coords"] = (dims, stacked.values)
     if SAMPLE in roles.values():
-        extra = [name for name in ("split", "mask") if name in file.shapes]
+        extra = [name for name in ("split", "mask", "lengths") if name in file.shapes]
         arrays = {name: file.read(name) for name in extra}
         variables |= sample_variables(file.path, arrays, sizes.get(SAMPLE, 1), mesh)
     times = times_name(file, naming)

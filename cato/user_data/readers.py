@@ -102,6 +102,9 @@ def read_file(path: Path, request: ReadRequest, has_samples: bool) -> "list[xarr
     if file.dims:
         return [read_named(file, request, has_samples)]
     groups = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
+    if has_samples and (samples := file.groups_of_samples):
+        parts = [name_axes(file.group(name), request, has_samples=False) for name in samples]
+        return [p.assign_attrs(group=name) for p, name in zip(parts, samples, strict=True)]
     if not groups or not has_samples:
         return [name_axes(file, request, has_samples)]
     return [name_axes(file.group(n), request, has_samples).assign_attrs(split=n) for n in groups]

@@ -24,7 +24,14 @@ from cato.problem import MIN_NODES, Geometry, Problem, TimeProtocol
 from cato.user_data.axes import CHANNEL, SAMPLE
 from cato.user_data.naming import Name, Naming
 from cato.user_data.precision import Spread, needs_float64, offsets_of, spreads
-from cato.user_data.series import Channels, Series, joined, mesh_of, series_of
+from cato.user_data.series import (
+    Channels,
+    Series,
+    joined,
+    mesh_of,
+    of_one_length,
+    series_of,
+)
 
 if TYPE_CHECKING:
     import xarray
@@ -213,6 +220,8 @@ def assemble(
     """
     first, is_layout = datasets[0], naming.is_layout
     naming = naming.within([str(name) for name in first.data_vars], truth=False)
+    datasets = of_one_length(datasets, naming, is_layout)
+    first = datasets[0]
     series = series_of(datasets, naming, is_layout, known)
     _, inputs = _inputs(first, series)
     _, outputs = _targets(first, naming)
@@ -259,10 +268,12 @@ def _samples(dataset: "xarray.Dataset", naming: Naming, series: Series) -> Itera
             origin += f", sample {dataset.attrs.get('first', 0) + i}" + (
                 f" of {split}" if split else ""
             )
+        elif group := dataset.attrs.get("group", ""):
+            origin += f", group {group}"
         nodes = coords[i] if SAMPLE in dataset["coords"].dims else coords
         truth = None if targets is None else targets[i]
         word = str(dataset["split"].values[i]) if "split" in dataset else split
-        alone = SAMPLE not in dataset.dims
+        alone = SAMPLE not in dataset.dims and "group" not in dataset.attrs
         sample = UserSample(
             origin, nodes, inputs[i], truth, None, word, Path(dataset.attrs["origin"]), alone
         )

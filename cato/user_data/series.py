@@ -9,6 +9,10 @@ time of each frame, and all inputs are static.
 The times of the frames are in an array (frames) or (samples, frames). Where they are not evenly
 spaced, or differ between samples, a rollout gets the step size as a control, and a conditioned
 problem has its times in [0, 1].
+
+Series of different lengths end in NaN: `of_one_length` appends it to those of shorter files or
+groups, and where an array `lengths` says how many frames a sample has. Controls and times are
+continued there, and no loss, error or statistic of the outputs counts these frames.
 """
 
 from dataclasses import dataclass, replace
@@ -53,7 +57,10 @@ class Series:
     notes: tuple[str, ...] = ()
 
     def control_values(self, dataset: "xarray.Dataset") -> np.ndarray:
-        """Values (sample, frame, *axes, control) for all frames but the oldest."""
+        """Values (sample, frame, *axes, control) for all frames but the oldest.
+
+        After the end of a series those of its last frame.
+        """
         assert self.last is not None
         mesh = mesh_of(dataset)
         parts = []
@@ -67,9 +74,10 @@ class Series:
                     f"inputs and targets, {self.first} to {self.last - 1} (the value at the first "
                     f"is not used)"
                 )
-            parts.append(field.isel({TIME: slice(self.first + 1, self.last)}).values)
+            values = field.isel({TIME: slice(self.first + 1, self.last)}).values
+            parts.append(_continued(values))
         if STEP_SIZE in self.control_names:
-            steps = np.diff(_times(dataset)[:, self.first : self.last], axis=1)
+            steps = _continued(np.diff(_times(dataset)[:, self.first : self.last], axis=1))
             shape = [dataset.sizes[dim] for dim in mesh]
             num_samples = dataset.sizes.get(SAMPLE, 1)
             steps = steps.reshape(*steps.shape, *len(mesh) * [1], 1)
@@ -190,7 +198,9 @@ def _required_times(dataset: "xarray.Dataset") -> np.ndarray:
 
 
 def _require_increasing(dataset: "xarray.Dataset", times: np.ndarray) -> None:
-    falls = ~(np.diff(times, axis=1) > 0).all(axis=1)
+    steps = np.diff(times, axis=1)
+    has_ended = np.isnan(times).cumsum(axis=1)[:, 1:] > 0
+    falls = ~((steps > 0) | (has_ended & np.isnan(steps))).all(axis=1)
     if falls.any():
         raise InputError(
             f"{dataset.attrs['origin']}, sample {int(falls.argmax())}: times should increase from "
@@ -225,6 +235,7 @@ def _with_times(
         _require_increasing(dataset, times[:, begin:end])
     found = np.concatenate([_times(dataset)[:, begin:end] for dataset in datasets])
     steps = np.diff(found, axis=1)
+    steps = steps[np.isfinite(steps)]
     if not steps.size or np.ptp(steps) <= UNEVEN * steps.mean():
         return series
     override = "--data.times none takes frames as evenly spaced"
@@ -233,17 +244,85 @@ def _with_times(
         sentence = f"time steps of {span}: the model sees the step before each frame ({override})"
         names = (*series.control_names, STEP_SIZE)
         return replace(series, control_names=names, notes=(sentence,))
-    unit = (found - found[:, :1]) / (found[:, -1:] - found[:, :1])
-    if np.ptp(unit, axis=0).max() > UNEVEN / found.shape[1] or np.ptp(found[:, -1]) > UNEVEN * (
-        found[0, -1] - found[0, 0]
-    ):
+    longest = found[np.isfinite(found).sum(axis=1).argmax()]
+    span_of_all = longest[-1] - longest[0]
+    differs = np.abs(np.where(np.isnan(found), 0, found - longest))
+    if differs.max() > UNEVEN * span_of_all / len(longest):
         raise InputError(
             f"{first.attrs['origin']}: the times of the frames differ between samples, which needs "
             f"a rollout: name earlier frames as inputs, such as --inputs u[:1] --targets u[1:]; "
             f"{override}"
         )
     sentence = f"time steps of {span}: the model sees the times of the frames ({override})"
-    return replace(series, times=tuple(unit[0].tolist()), notes=(sentence,))
+    unit = (longest - longest[0]) / span_of_all
+    return replace(series, times=tuple(unit.tolist()), notes=(sentence,))
+
+
+# -- lengths --------------------------------------------------------------------------------------
+
+
+def of_one_length(
+    datasets: "list[xarray.Dataset]", naming: Naming, is_layout: bool
+) -> "list[xarray.Dataset]":
+    """The datasets with as many frames each, NaN after the end of a series."""
+    dims = {str(dim) for d in datasets for dim in d.dims if str(dim).startswith(f"{TIME}_")}
+    sizes = {dim: max(d.sizes.get(dim, 0) for d in datasets) for dim in dims}
+    found = []
+    for dataset in datasets:
+        short = {
+            dim: (0, n - dataset.sizes[dim]) for dim, n in sizes.items() if dim in dataset.dims
+        }
+        if any(end for _, end in short.values()):
+            dataset = dataset.pad(short, constant_values=np.nan)
+        if "lengths" in dataset:
+            dataset = _ended(dataset, naming, is_layout)
+        found.append(dataset)
+    return found
+
+
+def _ended(dataset: "xarray.Dataset", naming: Naming, is_layout: bool) -> "xarray.Dataset":
+    """With NaN in the frames after the lengths of the series."""
+    import xarray
+
+    origin, lengths = dataset.attrs["origin"], dataset["lengths"].astype(int)
+    name = naming.targets[0]
+    if f"{TIME}_{name.field}" not in dataset.dims:
+        raise InputError(
+            f"{origin}: 'lengths' are numbers of frames, and {name.field!r} has none; rename it"
+        )
+    num_past = dataset.sizes.get(f"{TIME}_inputs", 0) if is_layout else 0
+    start = num_past + _range(dataset, name)[0]
+    count = num_past + dataset.sizes[f"{TIME}_{name.field}"]
+    wrong = np.flatnonzero(((lengths <= start) | (lengths > count)).values)
+    if wrong.size:
+        raise InputError(
+            f"{origin}, sample {wrong[0]}: its length should be {start + 1} to {count} frames, as "
+            f"the file has {count} and the targets begin after {start}; it is "
+            f"{int(lengths.values.flat[wrong[0]])}"
+        )
+    found = {}
+    for field, values in dataset.data_vars.items():
+        dim = f"{TIME}_{field}"
+        if dim not in values.dims or (is_layout and field == "inputs"):
+            continue
+        first = num_past if field == "targets" else 0
+        frames = xarray.DataArray(first + np.arange(values.sizes[dim]), dims=dim)
+        dims = dict.fromkeys((*lengths.dims, *values.dims))
+        found[field] = values.where(lengths > frames).transpose(*dims)
+    return dataset.assign(found)
+
+
+def _continued(values: np.ndarray) -> np.ndarray:
+    """Values (sample, frame, …) with those of the last frame that has some after it."""
+    if not np.isnan(values).any():
+        return values
+    values = values.copy()
+    for sample in values:
+        has_some = ~np.isnan(sample.reshape(len(sample), -1)).all(axis=1)
+        if has_some.any():
+            last = int(np.flatnonzero(has_some)[-1])
+            sample[last + 1 :] = sample[last]
+    return values
 
 
 # -- fields ---------------------------------------------------------------------------------------

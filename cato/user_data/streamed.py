@@ -67,6 +67,10 @@ class StreamedSamples:
         self.path, self._request, self._known = path, request, known
         self.watch = Watch([path], advice)
         (found,) = parse(layout_of, [path], request, imports=["xarray"])
+        if found["is_grouped"]:
+            raise InputError(
+                f"{path} has a group for each sample and cannot be streamed; use --data.streamed no"
+            )
         groups = [Group(*values) for values in found["groups"]]
         self.layout = Layout(groups, found["words"], found["has_own_nodes"])
 

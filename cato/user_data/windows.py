@@ -32,6 +32,8 @@ from cato.user_data.naming import ReadRequest
 def layout_of(path: Path, request: ReadRequest) -> dict[str, Any]:
     """The groups of samples of a file, as plain values, and the split of each sample."""
     file = open_h5(path)
+    if file.groups_of_samples:
+        return {"is_grouped": True}
     names = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
     groups, words, first, has_own_nodes = [], list[str](), 0, False
     for name in names or [""]:
@@ -43,7 +45,7 @@ def layout_of(path: Path, request: ReadRequest) -> dict[str, Any]:
         groups.append((name, first, count, chunk, num_bytes))
         words += _words(part, count) if "split" in part.shapes and not name else [name] * count
         first += count
-    return {"groups": groups, "words": words, "has_own_nodes": has_own_nodes}
+    return {"is_grouped": False, "groups": groups, "words": words, "has_own_nodes": has_own_nodes}
 
 
 def _words(file: ArrayFile, count: int) -> list[str]:
@@ -117,7 +119,7 @@ def _cut(file: ArrayFile, request: ReadRequest) -> tuple[int, list[str]]:
     times = times_name(file, naming)
     if times and len(file.shapes[times]) == 2:
         cut.append(times)
-    return count, [*cut, *(n for n in ("mask", "split") if n in file.shapes)]
+    return count, [*cut, *(n for n in ("mask", "split", "lengths") if n in file.shapes)]
 
 
 def _mesh(
