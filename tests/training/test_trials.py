@@ -10,6 +10,7 @@ import pytest
 import cato
 from cato.cli import main
 from cato.errors import Diverged, InputError
+from cato.inference.improve import CLOSE
 from cato.models.registry import MODELS, candidates, num_parameters
 from cato.problem import Problem
 from cato.runs.folder import open_run
@@ -17,7 +18,7 @@ from cato.runs.settings import build_candidates, build_settings, run_config
 from cato.training import loop, trials
 from cato.training.train import resume, train
 from cato.training.trials import SHARE, shortened
-from cato.viz.report import CLOSE, write_report
+from cato.viz.report import write_report
 
 NUM_TRIAL_STEPS = 4  # Of each trial in this file: as few as can be told apart.
 STEPS = {"steps": 10, "accelerator": "cpu", "batch_size": 5}
