@@ -311,7 +311,7 @@ def _process() -> Worker:
         # Ours end with their parent.
         multiprocessing.current_process()._config["daemon"] = False  # type: ignore[attr-defined]
         _of_thread.process = Worker(IDLE_SECONDS)
-    return _of_thread.process  # type: ignore[no-any-return]
+    return _of_thread.process
 
 
 @contextmanager

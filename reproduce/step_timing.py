@@ -111,9 +111,9 @@ def measure(settings: dict[str, Any] | None) -> float:
     return matmuls_per_step(run_config(settings, "study"))
 
 
-def seconds_per_step(config: RunConfig, device: str = "cpu") -> float:
+def seconds_per_step(config: RunConfig) -> float:
     """Wall time in the real training, with its share of the validations."""
-    with _training(config, device) as training:
+    with _training(config) as training:
         return training.seconds_per_step()
 
 
@@ -132,7 +132,7 @@ def matmuls_per_step(config: RunConfig) -> float:
 
 
 @contextmanager
-def _training(config: RunConfig, device: str = "cpu") -> "Iterator[Training]":
+def _training(config: RunConfig) -> "Iterator[Training]":
     """A training of these settings that leaves nothing behind."""
     from cato.training.loop import Training, new_model
     from cato.training.train import make_fabric  # imports Lightning, which takes seconds
@@ -141,7 +141,7 @@ def _training(config: RunConfig, device: str = "cpu") -> "Iterator[Training]":
     with tempfile.TemporaryDirectory() as folder:
         problem = config.data.condition(splits.train, model_class(config.model_name))
         run = create_run(Path(folder) / "run", config, problem)
-        fabric = make_fabric(replace(config.train, accelerator=device))
+        fabric = make_fabric(config.train)
         conditioned = splits.conditioned(problem.conditioning)
         yield Training(run, conditioned, fabric, new_model(config, problem))
 

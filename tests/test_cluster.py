@@ -133,9 +133,9 @@ def test_functions_run_in_a_process_of_their_own(local: Cluster) -> None:
 
 
 def test_errors_come_back_as_they_are(local: Cluster) -> None:
-    with pytest.raises(InputError, match="^too large$"):
+    with pytest.raises(InputError, match=r"^too large$"):
         list(local.map_unordered(refuse, [("too large",)]))
-    with pytest.raises(RuntimeError, match="(?s)fail failed.*Traceback.*KeyError: 'a bug'"):
+    with pytest.raises(RuntimeError, match=r"(?s)fail failed.*Traceback.*KeyError: 'a bug'"):
         list(local.map_unordered(fail, [()]))
     with pytest.raises(RuntimeError, match="die was killed or crashed"):
         list(local.map_unordered(die, [()]))
@@ -165,7 +165,7 @@ def test_jobs_need_a_folder_that_the_workers_see(local: Cluster, tmp_path: Path)
     (token,) = local.tokens
     local._token_in = lambda folder: tmp_path / "elsewhere"  # type: ignore[method-assign]
     try:
-        with pytest.raises(ClusterError, match="does not see .*elsewhere; trainings on a cluster"):
+        with pytest.raises(ClusterError, match=r"does not see .*elsewhere; trainings on a cluster"):
             slot.run(wait_for_file, str(Path(__file__)))
     finally:
         del local._token_in
@@ -198,9 +198,10 @@ def test_killed_workers_cost_only_unfinished_samples(tmp_path: Path) -> None:
     store = UnfinishedStore(tmp_path / "there" / spec.file_name, spec)
     with scheduler(tmp_path) as (_, address), worker(address, tmp_path):
         with worker(address, tmp_path) as first:
+            words = f"{sys.executable} -m cato generate darcy --scale smoke --count 300"
+            words += f" --cluster {address} --out"
             generating = subprocess.Popen(
-                [sys.executable, "-m", "cato", "generate", "darcy", "--scale", "smoke", "--count"]
-                + ["300", "--cluster", address, "--out", str(tmp_path / "there")],
+                [*words.split(), str(tmp_path / "there")],
                 stderr=subprocess.PIPE,
                 text=True,
             )

@@ -55,8 +55,8 @@ def write_data(name: str, folder: Path, samples: int) -> Path:
     path = folder.resolve() / file
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, ROOT / "examples" / script, "--samples", str(samples)]
-        subprocess.run([*command, "--out", path], check=True)
+        command = [sys.executable, str(ROOT / "examples" / script), "--samples", str(samples)]
+        subprocess.run([*command, "--out", str(path)], check=True)
     return path
 
 
@@ -182,8 +182,8 @@ def main() -> None:
     torch.set_num_threads(1)
     for name in options.names or EXAMPLES:
         if options.trial:
-            with tempfile.TemporaryDirectory() as folder:
-                print(json.dumps(measure(name, Path(folder), 0.02, samples=80), indent=1))
+            with tempfile.TemporaryDirectory() as trial:
+                print(json.dumps(measure(name, Path(trial), 0.02, samples=80), indent=1))
             continue
         folder = RUNS.resolve() / f"{Path(EXAMPLES[name][1]).stem}-{options.minutes:g}"
         update_rows("advice", [measure(name, folder, options.minutes)], "name", EXAMPLES)

@@ -27,8 +27,8 @@ LIMIT_MINUTES = 10
 
 def measure(benchmark: str, device: str, scale: str = "small") -> Row:
     """Minutes that the recipe of a benchmark would take."""
-    config = build_settings(benchmark, scale)
-    per_step = seconds_per_step(config, device)
+    config = build_settings(benchmark, scale, None, {"train": {"accelerator": device}})
+    per_step = seconds_per_step(config)
     num_samples = get_benchmark(benchmark).scale(scale).train
     num_steps = config.train.epochs * math.ceil(num_samples / config.train.batch_size)
     row = {

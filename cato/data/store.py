@@ -198,7 +198,7 @@ class UnfinishedStore:
     def _write(self, file: int, split: str, name: str, index: int, array: np.ndarray) -> None:
         first, dtype, shape = self._places[split, name]
         assert (array.dtype, array.shape) == (dtype, shape), (name, array.dtype, array.shape)
-        content = memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b""
+        content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
         offset = first + index * array.nbytes
         while len(content):
             written = os.pwrite(file, content, offset)

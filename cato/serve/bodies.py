@@ -289,7 +289,8 @@ def validate(
     arrays: dict[str, np.ndarray], model: ServedModel, settings: ServeSettings
 ) -> PredictRequest:
     """The arrays as float32 with samples first; raises with the reason if they do not fit."""
-    problem, given = model.problem, [arrays.get(name) for name in FIELDS]
+    problem = model.problem
+    given = arrays.get("inputs"), arrays.get("coords")
     sizes = next((array.shape[:-1] for array in given if array is not None), ())
     num_axes = len(problem.shape)
     num_samples, num_nodes = prod(sizes[:-num_axes]), prod(sizes[-num_axes:])

@@ -235,8 +235,8 @@ def short_trainings(
 
 
 def _new(config: RunConfig, splits: Splits, fabric: Fabric, steps: int) -> Training:
-    length = {"steps": steps, "minutes": None, "min_steps": None}
-    return new_training(replace(config, train=replace(config.train, **length)), splits, fabric)
+    train = replace(config.train, steps=steps, minutes=None, min_steps=None)
+    return new_training(replace(config, train=train), splits, fabric)
 
 
 def _trained(training: Training, bar: Bar, done: int) -> Trained:

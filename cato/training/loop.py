@@ -574,6 +574,7 @@ class Training:
         saved, state = self.run.checkpoints, asdict(self.state)
         if self.fabric.is_global_zero:
             self.run.require_in_place()
+        tensors: dict[str, Any]
         if kind != "best" and self.config.strategy == "fsdp":
             tensors = self._tensors(SHARDED, has_average=bool(self.average.values))
             save_shards(saved, kind, self.state.step, tensors, state)

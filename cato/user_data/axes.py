@@ -96,7 +96,7 @@ def sample_variables(
     path: Path, arrays: Mapping[str, np.ndarray], count: int, mesh: Shape
 ) -> dict[str, tuple[Dims, np.ndarray]]:
     """The variables `mask`, `split` and `lengths`, where the file has these arrays."""
-    variables = {}
+    variables: dict[str, tuple[Dims, np.ndarray]] = {}
     if "lengths" in arrays:
         lengths = np.atleast_1d(np.squeeze(arrays["lengths"]))
         if lengths.shape != (count,) or lengths.dtype.kind not in "iu":
