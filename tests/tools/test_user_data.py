@@ -14,7 +14,13 @@ def test_the_examples_and_every_worked_example_are_data_sets(tmp_path: Path) -> 
     known = data_sets()
     assert set(EXAMPLES) < set(known)
     worked = {
-        *("A grid", "A structured mesh for each sample", "A time series", "Three dimensions"),
+        *(
+            "A grid",
+            "A structured mesh for each sample",
+            "Time series",
+            "A time series",
+            "Three dimensions",
+        ),
         *("A periodic mesh", "Clouds of different sizes, from VTK files"),
     }
     assert set(known) - set(EXAMPLES) == worked

@@ -22,7 +22,7 @@ from cato.viz.report import write_report
 
 NUM_TRIAL_STEPS = 4  # Of each trial in this file: as few as can be told apart.
 STEPS = {"steps": 10, "accelerator": "cpu", "batch_size": 5}
-NAMES = {"coords": "x", "inputs": "k", "targets": "u"}
+NAMES = {"coords": "x", "inputs": "k", "targets": "u", "folds": 0}
 CANDIDATES = ["cato", "factformer", "gnot"]  # Of the file below, which has one dimension.
 
 
