@@ -512,8 +512,8 @@ def command_of(config: RunConfig) -> str:
         is_fitted |= is_tuned and (
             name.startswith("model.") or name.removeprefix("train.") in RATES
         )
-        is_told = is_fitted or value not in (base[name], ON_CPUS.get(name.removeprefix("train."), base[name]))
-        if is_told and "." in name:
+        on_cpus = ON_CPUS.get(name.removeprefix("train."), base[name])
+        if (is_fitted or value not in (base[name], on_cpus)) and "." in name:
             values = (value or ["none"]) if isinstance(value, list) else [value]
             words += [f"--{name.replace('_', '-')}", *(shlex.quote(str(v)) for v in values)]
     return " ".join(words)
