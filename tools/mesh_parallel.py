@@ -130,7 +130,7 @@ class Subject:
         self.loss = PhysicalLoss(LOSS, problem, partition=self.partition)
         self.optimizer = torch.optim.AdamW(self.model.parameters())
         self.data = slabs_of(problem, self.partition)
-        self.figures = {"bytes_sent": 0.0}
+        self.figures: dict[str, float] = {}
         self.walls: list[float] = []
         self.cpus: list[float] = []
 
@@ -162,9 +162,9 @@ def start(rank: int, count: int, size: int, store: Path) -> None:
 def first_steps() -> None:
     """Memory and bytes; the first step also compiles."""
     before = resident_memory()
-    with counted_bytes(subject.partition.rank) as sent:
+    with counted_bytes(subject.partition.rank) as sent, counted_sums() as sums:
         subject.step()
-    subject.figures["bytes_sent"] = sum(sent)
+    subject.figures |= {"bytes_sent": sum(sent), "exchanges": len(sent), "sums": len(sums)}
     subject.figures["resident_gib"] = peak_memory() - before
     subject.figures["memory_gib"] = peak_of_tensors(subject.step)
 
@@ -205,6 +205,20 @@ def counted_bytes(rank: int) -> Iterator[list[int]]:
 
     with patch.object(dist, "all_to_all_single", counting):
         yield sent
+
+
+@contextmanager
+def counted_sums() -> Iterator[list[int]]:
+    """The bytes of each sum over the mesh, of which every process gets the parts of all."""
+    found: list[int] = []
+    original = dist.all_gather
+
+    def counting(parts: list[Tensor], x: Tensor, **options: Any) -> Any:
+        found.append(x.numel() * x.element_size())
+        return original(parts, x, **options)
+
+    with patch.object(dist, "all_gather", counting):
+        yield found
 
 
 def pages() -> Pages:
@@ -283,6 +297,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="a training step on a mesh spread over processes")
     parser.add_argument("--trial", action="store_true", help="one small mesh; writes nothing")
     is_trial = parser.parse_args().trial
+    torch.set_num_threads(1)  # as in the measured processes, for the record
     rows: list[Row] = []
     for size, counts in ({16: (1, 2)} if is_trial else CASES).items():
         rows += measure(size, counts, 1 if is_trial else REPEATS)
