@@ -384,8 +384,7 @@ def build_candidates(
         data = from_dict(DataConfig, values, where, "data")
         naming, notes = complete_naming(Path(file), data.naming)
         if notes:  # stored with the run, as if the user had given the names
-            values |= {**naming.words(), "periodic": naming.periodic}
-            data = from_dict(DataConfig, values, where, "data")
+            data = replace(data, **naming.words(), periodic=naming.periodic)
         for sentence in notes:
             note(sentence)
         fingerprint, splits = data.open_file()
