@@ -66,7 +66,7 @@ FITTED = (
 )
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
 ON_CPUS = {"precision": "32-true", "compile": False}
-"""What settings left to the device mean on CPUs, and what runs of old have recorded."""
+"""What settings left to the device mean on CPUs, and what older runs have recorded."""
 RATES = ("learning_rate", "muon_learning_rate")
 FINE_TUNING_RATE = 1 / 3  # Learning rates of fine-tuning, in units of the recipe's.
 MANY_NODES = 2**12  # Meshes of this size get a small model of half the width.
@@ -384,7 +384,8 @@ def build_candidates(
         data = from_dict(DataConfig, values, where, "data")
         naming, notes = complete_naming(Path(file), data.naming)
         if notes:  # stored with the run, as if the user had given the names
-            data = replace(data, **naming.words(), periodic=naming.periodic)
+            words: dict[str, Any] = {**naming.words(), "periodic": naming.periodic}
+            data = replace(data, **words)
         for sentence in notes:
             note(sentence)
         fingerprint, splits = data.open_file()
