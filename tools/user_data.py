@@ -210,9 +210,8 @@ def block(rows: Sequence[Row]) -> str:
         f"Relative L2 test error after {settings['minutes']:g} minutes of training, one seed. "
         f"*Version 0.1* has its conditioning and its settings of CATO; FNO and F-FNO have the "
         f"conditioning of the default and work in two dimensions only. The time of auto includes "
-        f"its trials. A test split is a tenth of the samples, also of few, which `cato train` would "
-        f"cross-validate. Measured by `make bench-user-data` "
-        f"({machine(rows[0])}).\n\n"
+        f"its trials. A test split is a tenth of the samples, also of few, which `cato train` "
+        f"would cross-validate. Measured by `make bench-user-data` ({machine(rows[0])}).\n\n"
     )
 
 
