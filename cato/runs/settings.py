@@ -33,6 +33,7 @@ from cato.config import (
 )
 from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset, Splits
+from cato.data.normalise import require_corresponding
 from cato.data.streamed import Streamed
 from cato.data.symmetry import SymmetryName
 from cato.errors import InputError
@@ -167,6 +168,8 @@ class DataConfig:
         if self.mesh_inputs is not None:
             changes["mesh_inputs"] = self.mesh_inputs
         chosen = replace(chosen, **changes)
+        if chosen.reference == "node" or chosen.mesh_inputs:
+            require_corresponding(train)
         for name, reason in reasons.items():
             used = getattr(chosen, name) == getattr(recommended, name) != getattr(published, name)
             if used and not quiet:
