@@ -104,6 +104,9 @@ class DataConfig:
     times: str = ""
     """Field of `file` with the times of its frames; times, time or t by default. none: evenly
     spaced."""
+    mask: str = ""
+    """Field of `file` that is not 0 at nodes with values, or such as land=0; mask by default. Nodes
+    with NaN have no values in any case."""
     train_frames: Count | None = None
     """Frames of a rollout to train on, the first ones of `file`; the report shows the error in the
     later ones too. All by default."""
@@ -149,7 +152,7 @@ class DataConfig:
     @property
     def naming(self) -> Naming:
         names = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
-        return replace(names, time=self.time, times=self.times)
+        return replace(names, time=self.time, times=self.times, mask=self.mask)
 
     def condition(self, train: Dataset, model: type[Operator], *, quiet: bool = False) -> Problem:
         """The problem of the training samples with the conditioning of these settings; says why."""
@@ -309,11 +312,14 @@ def _require_consistent(data: DataConfig, benchmark: str, where: str) -> None:
         )
     if (data.file is not None) != (benchmark == USER_DATA) or (data.file and data.original):
         raise InputError(f"{where}: data.file is for user data; give it as `cato train FILE`")
-    names = ("coords", "inputs", "targets", "periodic", "time", "times", "train_frames", "folds")
+    names = (
+        *("coords", "inputs", "targets", "periodic", "time", "times", "mask"),
+        *("train_frames", "folds"),
+    )
     if data.file is None and any(getattr(data, n) != getattr(DataConfig, n) for n in names):
         raise InputError(
             f"{where}: data.coords, data.inputs, data.targets, data.periodic, data.time, "
-            f"data.times, data.train_frames and data.folds are for user data"
+            f"data.times, data.mask, data.train_frames and data.folds are for user data"
         )
     if data.file is not None and data.resolution is not None:
         raise InputError(f"{where}: the resolution of user data is that of their file")

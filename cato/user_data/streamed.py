@@ -89,6 +89,11 @@ class StreamedSamples:
         self.watch.require_same()
         dataset = xarray.Dataset.from_dict(values)
         samples = assemble(self.path, [dataset], self._request.naming, self._known)
+        if samples.mask and self._known is None:
+            raise InputError(
+                f"{samples.samples[0].origin}: nodes without values (NaN in the inputs, or a "
+                f"mask) need all samples in memory; use --data.streamed no"
+            )
         return declared_periodic(samples, self._request.naming.periodic)
 
     def windows(self) -> Iterator[UserSamples]:

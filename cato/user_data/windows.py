@@ -40,7 +40,7 @@ def layout_of(path: Path, request: ReadRequest) -> dict[str, Any]:
         part = file.group(name) if name else file
         count, cut = _cut(part, request)
         naming = request.naming.within(part.shapes, request.truth)
-        has_own_nodes |= bool({"mask", *naming.coords} & set(cut))
+        has_own_nodes |= any(n in naming.coords or naming.is_mask(n) for n in cut)
         chunk, num_bytes = _storage(path, [f"{name}/{n}" if name else n for n in cut], count)
         groups.append((name, first, count, chunk, num_bytes))
         words += _words(part, count) if "split" in part.shapes and not name else [name] * count
@@ -125,7 +125,8 @@ def _cut(file: ArrayFile, request: ReadRequest) -> tuple[int, list[str]]:
     times = times_name(file, naming)
     if times and len(file.shapes[times]) == 2:
         cut.append(times)
-    return count, [*cut, *(n for n in ("mask", "split", "lengths") if n in file.shapes)]
+    masks = [n for n, s in file.shapes.items() if naming.is_mask(n) and len(s) == len(mesh) + 1]
+    return count, [*cut, *masks, *(n for n in ("split", "lengths") if n in file.shapes)]
 
 
 def _mesh(
