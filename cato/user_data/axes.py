@@ -222,7 +222,7 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
     sample = (SAMPLE,) if match.is_per_sample else ()
     variables = {"coords": ((*sample, *mesh_dims(len(match.mesh)), CHANNEL), match.coords)}
     num_samples = match.num_samples if has_samples else None
-    series = numbers_in_time(naming, is_layout, file.shapes, match.mesh, num_samples)
+    series = series_of(naming, is_layout, file.shapes, match.mesh, num_samples)
     for name, array in fields.items():
         try:
             dims = series.get(name) or field_dims(array.shape, match.mesh, num_samples)
@@ -358,7 +358,7 @@ def sample_dim(num_samples: int | None) -> Dims:
     return () if num_samples is None else (SAMPLE,)
 
 
-def numbers_in_time(
+def series_of(
     naming: Naming, is_layout: bool, shapes: Mapping[str, Shape], mesh: Shape, count: int | None
 ) -> dict[str, Dims]:
     """Inputs with numbers in every frame, (samples, frames) or (samples, frames, numbers).

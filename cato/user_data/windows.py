@@ -23,7 +23,7 @@ from cato.user_data.axes import (
     field_dims,
     name_axes,
     nodal_dims,
-    numbers_in_time,
+    series_of,
     times_name,
 )
 from cato.user_data.naming import ReadRequest
@@ -118,7 +118,7 @@ def _cut(file: ArrayFile, request: ReadRequest) -> tuple[int, list[str]]:
     own = [_is_per_sample(file, shape, reference) for shape in nodes]
     cut = [name for name, is_own in zip(naming.coords, own, strict=True) if is_own]
     mesh = _mesh(nodes, own, request, reference)
-    series = numbers_in_time(naming, request.naming.is_layout, file.shapes, mesh, count)
+    series = series_of(naming, request.naming.is_layout, file.shapes, mesh, count)
     for name, shape in fields.items():
         if SAMPLE in (series.get(name) or field_dims(shape, mesh, count)):
             cut.append(name)
