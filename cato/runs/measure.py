@@ -1,7 +1,8 @@
 """What a training must know of all its samples beforehand: statistics and the scale of gradients.
 
 For streamed data both come from one pass, and are saved in a sealed file next to the data. It is
-bound to their fingerprint, so that other data, or other samples of the same file, have their own.
+bound to their fingerprint and to the problem, so that other data, and other samples or fields of
+the same file, have their own.
 """
 
 import hashlib
@@ -22,7 +23,7 @@ from cato.physics.gradient import inverse_metric
 from cato.physics.losses import GradientScale
 from cato.progress import note
 
-FORMAT = "1"  # Of the saved file, and of what is computed: another one is computed anew.
+FORMAT = "2"  # Of the saved file, and of what is computed: another one is computed anew.
 MAX_BYTES = 2**32
 
 
@@ -95,7 +96,8 @@ def saved_at(train: Streamed) -> Path:
 
 
 def _key(train: Streamed) -> str:
-    found = hashlib.sha256(f"{FORMAT} {train.source.fingerprint}".encode())
+    problem = json.dumps(train.problem.to_dict(), sort_keys=True)
+    found = hashlib.sha256(f"{FORMAT} {train.source.fingerprint} {problem}".encode())
     found.update(train.indices.astype("<i8").tobytes())
     return found.hexdigest()
 

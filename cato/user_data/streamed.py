@@ -225,7 +225,8 @@ def open_splits(
     samples = StreamedSamples(path, ReadRequest(naming), "restore it, and resume the training")
     found = scan(samples)
     problem = problem_of(found)
-    source = UserSource(samples, problem, found, fingerprint)
+    # Names are part of what the samples are: other fields of a file are other samples.
+    source = UserSource(samples, problem, found, f"{fingerprint} {naming}")
     indices, num_folds = indices_of(samples.layout.words)
     datasets = {
         name: Streamed(problem, source, np.array(indices[name], np.int64), f"{path}, {name} split")

@@ -77,7 +77,12 @@ def window_of(
     """Samples of a group as a dataset with named dimensions, as plain values."""
     file = open_h5(path)
     part = file.group(group) if group else file
-    _, cut = _cut(part, request)
+    count, cut = _cut(part, request)
+    # As many samples as a shared array has rows could be taken for one row each: read one more.
+    rows = {shape[0] for name, shape in part.shapes.items() if name not in cut and shape}
+    low, high = first, last
+    while high - low in rows and high - low < count:
+        low, high = (low, high + 1) if high < count else (low - 1, high)
 
     def load(name: str) -> np.ndarray:
         if name not in cut:
@@ -85,17 +90,18 @@ def window_of(
         full = f"{group}/{name}" if f"{group}/{name}" in file.shapes else name
         with open_hdf5(path) as opened:
             dataset = opened[full]
-            require_room((last - first) * (dataset.nbytes // len(dataset)), f"{path}: {name!r}")
+            require_room((high - low) * (dataset.nbytes // len(dataset)), f"{path}: {name!r}")
             if h5py.check_string_dtype(dataset.dtype):
-                return np.asarray(dataset.asstr()[first:last], dtype=np.str_)
-            return dataset[first:last]
+                return np.asarray(dataset.asstr()[low:high], dtype=np.str_)
+            return dataset[low:high]
 
     shapes = {
-        name: (last - first, *shape[1:]) if name in cut else shape
+        name: (high - low, *shape[1:]) if name in cut else shape
         for name, shape in part.shapes.items()
     }
     window = ArrayFile(path, shapes, load, "HDF5")
     dataset = name_axes(window, request, has_samples=True)
+    dataset = dataset.isel({SAMPLE: slice(first - low, last - low)}, missing_dims="ignore")
     return dataset.assign_attrs(split=group, first=first).to_dict(data="array")
 
 
