@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cato.data.formats import open_hdf5
+from cato.data.formats import open_hdf5, require_written
 from cato.errors import InputError
 from cato.sandbox import require_room
 from cato.user_data.axes import ArrayFile, Dims, Shape
@@ -99,6 +99,8 @@ def _grouped(file: ArrayFile, groups: list[str]) -> ArrayFile:
         path = name if name in fields else f"grid/{name}"
         with open_hdf5(file.path) as root:  # once, as there may be a thousand groups
             require_room(len(groups) * root[f"{first}/{path}"].nbytes, f"{file.path}: {path}")
+            for group in groups:
+                require_written(root[f"{group}/{path}"], f"{file.path}: {group}/{path}")
             values = np.stack([root[f"{group}/{path}"][()] for group in groups])
         if name in fields:
             return values

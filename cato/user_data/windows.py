@@ -12,7 +12,7 @@ import h5py
 import numpy as np
 
 from cato.benchmarks.contract import SPLITS
-from cato.data.formats import open_hdf5
+from cato.data.formats import open_hdf5, require_written
 from cato.errors import InputError
 from cato.sandbox import require_room
 from cato.user_data.arrays import open_h5
@@ -90,6 +90,7 @@ def window_of(
         full = f"{group}/{name}" if f"{group}/{name}" in file.shapes else name
         with open_hdf5(path) as opened:
             dataset = opened[full]
+            require_written(dataset, f"{path}: field {name!r}")
             require_room((high - low) * (dataset.nbytes // len(dataset)), f"{path}: {name!r}")
             if h5py.check_string_dtype(dataset.dtype):
                 return np.asarray(dataset.asstr()[low:high], dtype=np.str_)
