@@ -195,14 +195,18 @@ def variants_for(benchmark: str, scale: str, variants: Sequence[str]) -> list[st
 def best_models(experiment: Experiment) -> list[str]:
     """The best models of the comparison that an experiment follows, by their mean rank.
 
-    Only its own benchmarks count, if it names some.
+    Ranks are those on validation, because the test split chooses nothing. Only the experiment's own
+    benchmarks count, if it names some, and of these the ones on which models can be compared.
     """
     if experiment.best_of is None or not experiment.best:
         return []
     found = read_results(experiment.source)["rows"]
-    rows = by_headline([row for row in found if row["benchmark"] in experiment.all_benchmarks])
-    ranks = mean_ranks(counted(rows, OURS))
-    others = [name for name in ranks if name not in experiment.models]
+    rows = [row for row in found if row["benchmark"] in experiment.all_benchmarks]
+    able = {row["benchmark"] for row in counted(by_headline(rows), OURS) or rows}
+    ranks = mean_ranks(
+        [row | {"relative_l2": row["validation"]} for row in rows if row["benchmark"] in able]
+    )
+    others = [name for name in ranks if name not in (*experiment.models, "cato")]
     return sorted(others, key=lambda name: ranks[name])[: experiment.best]
 
 
