@@ -334,7 +334,7 @@ def _continued(values: np.ndarray, has_ended: np.ndarray) -> np.ndarray:
         return values
     values = values.copy()
     if len(values) < len(has_ended):  # shared by all samples
-        has_ended = has_ended.all(axis=0, keepdims=True)
+        has_ended = np.asarray(has_ended.all(axis=0, keepdims=True))
     for sample, is_after in zip(values, has_ended, strict=True):
         has_some = ~np.isnan(sample.reshape(len(sample), -1)).all(axis=1)
         if has_some.any():
