@@ -235,7 +235,7 @@ def _call(function: Callable[..., Result], arguments: tuple[Any, ...]) -> Result
         return function(*arguments)
     except InputError:
         raise
-    except Exception:  # as text: not every exception can be pickled
+    except (Exception, SystemExit):  # as text: not every exception can be pickled
         text = f"{function.__name__} failed in a worker process:\n{traceback.format_exc()}"
         raise RuntimeError(text) from None
     finally:

@@ -163,12 +163,14 @@ def test_a_worker_that_dies_costs_nothing(local: Cluster, tmp_path: Path) -> Non
 
 def test_jobs_need_a_folder_that_the_workers_see(local: Cluster, tmp_path: Path) -> None:
     (slot,) = local.slots(1)
-    assert slot.run(wait_for_file, str(Path(__file__))) == __file__
+    here = tmp_path / "here"
+    here.touch()
+    assert slot.run(wait_for_file, str(here)) == str(here)
     (token,) = local.tokens
     local._token_in = lambda folder: tmp_path / "elsewhere"  # type: ignore[method-assign]
     try:
         with pytest.raises(ClusterError, match=r"does not see .*elsewhere; trainings on a cluster"):
-            slot.run(wait_for_file, str(Path(__file__)))
+            slot.run(wait_for_file, str(here))
     finally:
         del local._token_in
     assert token.exists()

@@ -37,6 +37,10 @@ def fail() -> None:
     raise Unpicklable("this", "breaks")
 
 
+def leave() -> None:
+    sys.exit("enough")
+
+
 def die(number: int = 0) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
@@ -118,6 +122,14 @@ def test_errors_of_users_pass_and_others_keep_their_traceback() -> None:
         run_alone(fail)
     with pytest.raises(InputError, match="all of them"):
         list(LocalWorkers(2).map_unordered(refuse, [("all of them",)] * 3))
+
+
+def test_a_function_that_exits_is_an_error_of_the_call() -> None:
+    """A `SystemExit` in the caller would end its thread, in a Dask worker for good."""
+    with Worker() as worker:
+        with pytest.raises(RuntimeError, match=r"(?s)leave failed.*SystemExit: enough"):
+            worker.run(leave)
+        assert worker.run(square, 3) == 9
 
 
 def test_killed_worker() -> None:

@@ -28,7 +28,7 @@ from cato.runs.settings import RunConfig, build_settings
 from reproduce.jobs import figures_of, run_jobs
 from reproduce.step_timing import in_equal_time
 from tools.pages import Pages, table, with_block, write_pages
-from tools.results import ROOT, Row, has_results, machine, read_results, stamped, write_results
+from tools.results import ROOT, Row, has_results, machine, read_results, stamped, update_rows
 
 PAGE = ROOT / "docs" / "training.md"
 RUNS = Path("runs") / "fine-tuning"
@@ -73,8 +73,9 @@ def measure(medium: str, path: Path, seeds: Sequence[int], minutes: float) -> Ro
         for way, start in WAYS.items()
     }
     names = {way: [f"{path.stem}-{way}-seed{seed}" for seed in seeds] for way in WAYS}
+    # Seed after seed, so that a killed measurement leaves pairs that can be compared.
     jobs = {
-        name: config for way in WAYS for name, config in zip(names[way], configs[way], strict=True)
+        names[way][number]: configs[way][number] for number in range(len(seeds)) for way in WAYS
     }
     jobs = in_equal_time(jobs, minutes, path.parent, workers=1)
     runs = run_jobs(jobs, path.parent, 1, medium)
@@ -142,7 +143,7 @@ def _spread(errors: Sequence[float]) -> str:
 
 
 def main() -> None:
-    """Measure all media, then write results and page."""
+    """Measure all media; results and page are written after each."""
     parser = argparse.ArgumentParser(description="fine-tuning against training from scratch")
     parser.add_argument("--trial", action="store_true", help="a few samples; writes nothing")
     is_trial = parser.parse_args().trial
@@ -153,14 +154,12 @@ def main() -> None:
             write_data(path, medium, {"train": 8, "validation": 2, "test": 2}, 9)
             print(json.dumps(measure(medium, path, (0,), 0.01), indent=1))
         return
-    rows = []
     for medium in MEDIA:
         path = RUNS / f"{medium.replace(' ', '-')}.npz"
         if not path.exists():
             write_data(path, medium)
-        rows.append(measure(medium, path, SEEDS, MINUTES))
-    write_results("fine_tuning", {"rows": rows})
-    write_pages(pages())
+        update_rows("fine_tuning", [measure(medium, path, SEEDS, MINUTES)], "medium", MEDIA)
+        write_pages(pages())
 
 
 if __name__ == "__main__":

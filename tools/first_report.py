@@ -1,14 +1,15 @@
 """Time from a file in each supported layout to its first report, on this machine.
 
     make bench-first-report                       # all layouts, about an hour on two cores
-    python -m tools.first_report "OpenFOAM"       # some of them
+    python -m tools.first_report "OpenFOAM"       # some of them, also if they were measured before
+    python -m tools.first_report --write          # only write their files, which are kept
     python -m tools.first_report --trial          # two steps of training on few samples
 
 For each command `cato train FILE` of docs/layouts.md, a file in exactly that layout is written (by
 the writers of tests/user_data/layouts.py) with 200 samples of a real problem at a realistic size.
 Then `cato inspect`, `cato train` with its defaults and `cato report` are timed as a user would run
-them. A row is written as soon as it is measured. Rows of an idle machine are kept by the next call;
-those measured while other programs used the processors are measured again.
+them. A row is written as soon as it is measured, and kept by the next call. It says which share of
+the processors other programs used just before, and the niceness of the measurement.
 """
 
 import argparse
@@ -16,13 +17,12 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -36,6 +36,7 @@ from tools.results import ROOT, Row, has_results, machine, read_results, stamped
 from tools.user_data import EXAMPLES
 
 PAGE = ROOT / "docs" / "layouts.md"
+FILES = Path("runs") / "first-report"
 LIMIT = 300.0  # Seconds from a file to its report.
 SAMPLES = 200
 IDLE = 0.2  # Largest share of the processors that others may use while a row is measured.
@@ -126,9 +127,10 @@ def options_for(path: Path) -> list[str]:
 
 
 def measure(name: str, write: Writer, folder: Path, count: int, extra: Sequence[str] = ()) -> Row:
-    """Seconds of all three commands on a file that is written first."""
-    path = write(folder, np.random.default_rng(0), count)
+    """Seconds of all three commands on a file that is written first, unless it is in `folder`."""
+    path = written(write, folder, count)
     options, run = options_for(path), folder / "run"
+    shutil.rmtree(run, ignore_errors=True)
     busy = busy_share(WATCHED_SECONDS)
     seconds, used = {}, {}
     commands = {
@@ -148,6 +150,7 @@ def measure(name: str, write: Writer, folder: Path, count: int, extra: Sequence[
         "seconds": {verb: round(value, 1) for verb, value in seconds.items()},
         "processor_seconds": used,
         "busy": busy,
+        "nice": os.nice(0),
         "load": os.getloadavg()[0],
         "shape": list(problem.shape),
         "frames": problem.num_steps if problem.time != "steady" else None,
@@ -162,6 +165,17 @@ def measure(name: str, write: Writer, folder: Path, count: int, extra: Sequence[
         **{group: opened.config.to_dict()[group] for group in ("model", "loss", "train")},
     }
     return stamped(row, settings, opened.config.data.fingerprint)
+
+
+def written(write: Writer, folder: Path, count: int) -> Path:
+    """The path of a layout's file, whose name is kept in `folder`."""
+    name = folder / f"written-{count}"
+    if not name.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir(parents=True)
+        path = write(folder, np.random.default_rng(0), count)
+        name.write_text(str(path.relative_to(folder)))
+    return folder / name.read_text()
 
 
 def _run(words: Sequence[str]) -> float:
@@ -217,12 +231,15 @@ def block(rows: Sequence[Row]) -> str:
     ]
     in_time = sum(_total(row) < LIMIT for row in rows)
     disturbed = [row for row in rows if row["busy"] > IDLE]
-    remark = (
-        f" {len(disturbed)} of the rows were measured while other programs used up to "
-        f"{max(row['busy'] for row in disturbed):.0%} of the processors."
-        if disturbed
-        else ""
-    )
+    remark = ""
+    if disturbed:
+        remark = (
+            f" {len(disturbed)} of the rows were measured while other programs wanted up to "
+            f"{max(row['busy'] for row in disturbed):.0%} of the processors"
+        )
+        if lowest := min(row["nice"] for row in disturbed):
+            remark += f", at a niceness of {lowest}, which gives the measurement most of them"
+        remark += "; on an idle machine it is shorter."
     return (
         f"\n{table(header, cells)}\n\n"
         f"{in_time} of {len(rows)} are below {LIMIT / 60:g} minutes.{remark} Wall-clock of the "
@@ -242,20 +259,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="time from a file to its first report")
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(known)}")
     parser.add_argument("--trial", action="store_true", help="few samples; writes nothing")
+    parser.add_argument("--write", action="store_true", help="only write the files of the layouts")
     options = parser.parse_args()
     if unknown := set(options.names) - set(known):
         parser.error(f"unknown layouts: {', '.join(unknown)}; choose from {', '.join(known)}")
     rows = read_results("first_report")["rows"] if has_results("first_report") else []
-    done = {row["name"] for row in rows if row["busy"] <= IDLE}
+    done = {row["name"] for row in rows}
     for name in options.names or [name for name in known if name not in done]:
-        run = partial(measure, name, known[name])
-        with tempfile.TemporaryDirectory() as folder:
-            if options.trial:
-                print(json.dumps(run(Path(folder), 20, ("--train.steps", "2")), indent=1))
-                continue
-            row = run(Path(folder), SAMPLES)
-        update_rows("first_report", [row], "name", known)
-        write_pages(pages())
+        slug = re.sub(r"\W+", "-", name).strip("-").lower()
+        folder = FILES.resolve() / (f"{slug}-trial" if options.trial else slug)
+        if options.write:
+            written(known[name], folder, SAMPLES)
+        elif options.trial:
+            row = measure(name, known[name], folder, 20, ("--train.steps", "2"))
+            print(json.dumps(row, indent=1))
+        else:
+            row = measure(name, known[name], folder, SAMPLES)
+            update_rows("first_report", [row], "name", known)
+            write_pages(pages())
 
 
 if __name__ == "__main__":

@@ -37,7 +37,8 @@ def executed(path: Path, folder: Path, parameters: Mapping[str, Any] | None = No
     (cell,) = (c for c in notebook.cells if PARAMETERS in c.metadata.get("tags", ()))
     source = cell.source
     changes = [f"{name} = {value!r}" for name, value in (parameters or {}).items()]
-    unknown = [name for name in parameters or {} if f"{name} = " not in source]
+    known = {line.partition(" = ")[0] for line in source.splitlines()}
+    unknown = [name for name in parameters or {} if name not in known]
     assert not unknown, f"{path.name} has no parameters {unknown}"
     cell.source = "\n".join((source, *changes))
     resources = {"metadata": {"path": str(folder)}}

@@ -34,7 +34,7 @@ from cato.processes import Worker
 from cato.runs.load import load_splits
 from cato.runs.settings import AUTO, RunConfig, run_config
 from cato.training.train import make_fabric
-from cato.training.trials import SHARE, choose
+from cato.training.trials import choose, share_left
 from reproduce.jobs import figures_of, run_jobs
 from reproduce.step_timing import in_equal_time
 from tools.pages import Pages, table, with_block, write_pages
@@ -163,7 +163,7 @@ def _choose(configs: Sequence[RunConfig], path: Path) -> tuple[RunConfig, list[R
     found = read_json(path, "trials of model auto")
     (best,) = [config for config in configs if config.model_name == found["model"]]
     assert best.train.steps is not None
-    rest = max(1, int((1 - SHARE * len(configs)) * best.train.steps))
+    rest = max(1, int(share_left(len(configs)) * best.train.steps))
     return replace(best, train=replace(best.train, steps=rest)), found["trials"]
 
 

@@ -27,8 +27,9 @@ from cato.serve.settings import (
 _Group = TypeVar("_Group")
 _Flat = Annotated[_Group, tyro.conf.OmitArgPrefixes]  # A group of options without a common prefix.
 
-DEMO_STEPS = 900
-"""Minimum steps of the demo on slow machines; proportionally fewer for fewer minutes."""
+DEMO_STEPS = 2500
+"""Minimum steps of the demo, nearly what two idle cores take in its minutes, so that slow and busy
+machines end with the same error; proportionally fewer for fewer minutes."""
 
 
 @dataclass
@@ -36,7 +37,7 @@ class Demo(Command):
     """Train, evaluate and report on Darcy flow in under five minutes."""
 
     out: Path = Path("runs/demo")  # Run folder; an interrupted demo is resumed.
-    minutes: float = 2.0  # Training time in minutes.
+    minutes: float = 2.5  # Minutes of training on two idle cores; slower machines take longer.
 
     def run(self) -> None:
         from cato.runs.settings import build_settings

@@ -68,9 +68,11 @@ class DataSpec:
 
     @property
     def num_bytes(self) -> int:
-        """Size of all samples."""
-        of_sample = sum(4 * prod(shape) for shape in sample_shapes(self.problem).values())
-        return of_sample * sum(self.counts.values())
+        """Size of all samples; a mesh that they share does not count."""
+        shapes = sample_shapes(self.problem)
+        if self.definition.coords(self.parameters) is not None:
+            del shapes["coords"]
+        return 4 * sum(map(prod, shapes.values())) * sum(self.counts.values())
 
     @property
     def identity(self) -> dict[str, Any]:

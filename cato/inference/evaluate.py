@@ -49,7 +49,7 @@ from cato.physics.metrics import (
 )
 from cato.progress import note
 from cato.runs.checkpoint import last_state
-from cato.runs.folder import RECORD, Run, fold_folder, open_run
+from cato.runs.folder import RECORD, Run, fold_folder, open_fold
 from cato.runs.load import data_spec, load_run_splits, load_surrogate, require_same_data
 from cato.surrogate import NotFinite, Surrogate
 
@@ -402,13 +402,14 @@ def fold_models(run: Run, splits: Splits) -> list[HeldOut]:
     parts = []
     for fold in range(splits.num_folds):
         folder, data = fold_folder(run.folder, fold), splits.fold(fold)
-        state = {} if not (folder / RECORD).exists() else last_state(open_run(folder).checkpoints)
+        has_run = (folder / RECORD).exists()
+        state = last_state(open_fold(run, fold).checkpoints) if has_run else {}
         if not state or state["step"] < state["num_steps"]:
             raise InputError(
                 f"fold {fold} of {run.folder} is not trained to the end; continue with "
                 f"`cato train --resume {run.folder}`"
             )
-        surrogate = load_surrogate(open_run(folder))
+        surrogate = load_surrogate(open_fold(run, fold))
         mean, indices = train_mean(data), splits.held_out(fold)
         longer = data.datasets.get("forecast")
         parts.append(HeldOut(surrogate, data.train, data.test, mean, indices, longer))

@@ -8,7 +8,7 @@ and the trials of other models, are looked at in either case.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from math import log
+from math import inf, log
 from statistics import median
 from typing import Any
 
@@ -19,8 +19,8 @@ from cato.runs.folder import Run
 ADVICE = "advice.json"
 """In a run folder, written by `cato advise RUN`."""
 CLOSE = 1.5
-"""Errors of trials that are closer than this ratio may change their order in a whole training: on
-the heat equation of examples/ a lead of 27 % did (docs/log.md)."""
+"""Expected errors of trials that are closer than this ratio may change their order in a whole
+training."""
 WORST_SHARE = 0.1  # Of the samples: those that may dominate the error.
 LISTED = 5  # Numbers of samples that are named.
 
@@ -153,10 +153,16 @@ def _models(run: Run) -> list[Improvement]:
     return [Improvement("another model", None, False, remark)] if remark else []
 
 
+def expected_error(trial: Mapping[str, Any]) -> float:
+    """What candidates are compared by; in runs of old the error at the end of their trials."""
+    found = trial.get("expected") or trial["validation"]
+    return inf if found is None else float(found)
+
+
 def other_models(run: Run) -> str:
     """Whether another model may be better; empty for benchmarks, which have a comparison."""
     name = run.config.model_name
-    errors = {trial["model"]: trial["validation"] for trial in run.trials}
+    errors = {trial["model"]: expected_error(trial) for trial in run.trials}
     if not errors:
         rivals = [model_class(rival).title for rival in candidates(run.problem) if rival != name]
         is_user_data = run.config.data.file is not None
@@ -168,7 +174,7 @@ def other_models(run: Run) -> str:
     close = [
         f"{model_class(rival).title} ({error:.2%}, {errors[name]:.2%} for it)"
         for rival, error in errors.items()
-        if rival != name and error is not None and error <= CLOSE * errors[name]
+        if rival != name and error <= CLOSE * errors[name]
     ]
     if not close:
         return f"It was ahead by more than {CLOSE - 1:.0%}."

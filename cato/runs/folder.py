@@ -21,6 +21,7 @@ pretrained model wherever a run folder is expected. Results computed from it are
 runs/pretrained/NAME, never into the library.
 """
 
+import hashlib
 import json
 import os
 import shlex
@@ -199,6 +200,22 @@ def fold_folder(folder: Path, fold: int) -> Path:
     return folder / "folds" / str(fold)
 
 
+def fold_id(run: Run, fold: int) -> str:
+    """The id of the run of a fold: a fold of another run or number has another one."""
+    return hashlib.sha256(f"{run.id}/{fold}".encode()).hexdigest()[:32]
+
+
+def open_fold(run: Run, fold: int) -> Run:
+    """The run of a fold; raises if it is not that fold of this run, whose samples it has seen."""
+    found = open_run(fold_folder(run.folder, fold))
+    if found.id != fold_id(run, fold):
+        raise InputError(
+            f"{found.folder} is not fold {fold} of this run; restore it from a copy, or remove it "
+            f"and continue with `cato train --resume {run.folder}`"
+        )
+    return found
+
+
 def require_new(folder: Path) -> None:
     """Raise if a folder already holds a run, or what is left of one."""
     if folder.exists() and not folder.is_dir():
@@ -223,6 +240,7 @@ def create_run(
     data: str = "",
     start: Mapping[str, Tensor] | None = None,
     trials: Sequence[Mapping[str, Any]] = (),
+    run_id: str = "",
 ) -> Run:
     """Start a new run folder, which must not hold a run yet.
 
@@ -233,11 +251,12 @@ def create_run(
         data: From `data_key`; other data are refused later. Without it any are accepted.
         start: Initial weights of fine-tuning: the run never needs its start again.
         trials: From `cato.training.trials`, if the model was chosen by them.
+        run_id: Of a fold; that of any other run is drawn.
     """
     folder = Path(folder)
     record = {
         "format": FORMAT,
-        "id": uuid.uuid4().hex,
+        "id": run_id or uuid.uuid4().hex,
         "cato": __version__,
         "commit": commit(),
         "created": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -65,7 +65,7 @@ FITTED = (
     *("loss.gradient", "loss.flux", "loss.consistency", "loss.gdl"),
 )
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
-ON_CPUS = {"train.precision": "32-true", "train.compile": False}
+ON_CPUS = {"precision": "32-true", "compile": False}
 """What settings left to the device mean on CPUs, and what runs of old have recorded."""
 RATES = ("learning_rate", "muon_learning_rate")
 FINE_TUNING_RATE = 1 / 3  # Learning rates of fine-tuning, in units of the recipe's.
@@ -512,8 +512,8 @@ def command_of(config: RunConfig) -> str:
         is_fitted |= is_tuned and (
             name.startswith("model.") or name.removeprefix("train.") in RATES
         )
-        is_told = is_fitted or value not in (base[name], ON_CPUS.get(name, base[name]))
-        if is_told and "." in name:
+        on_cpus = ON_CPUS.get(name.removeprefix("train."), base[name])
+        if (is_fitted or value not in (base[name], on_cpus)) and "." in name:
             values = (value or ["none"]) if isinstance(value, list) else [value]
             words += [f"--{name.replace('_', '-')}", *(shlex.quote(str(v)) for v in values)]
     return " ".join(words)

@@ -19,7 +19,7 @@ from cato.data.dataset import Splits
 from cato.models.registry import model_class
 from cato.problem import Problem
 from cato.runs.checkpoint import last_state, load_checkpoint
-from cato.runs.folder import RECORD, Run, create_run, fold_folder, open_run
+from cato.runs.folder import RECORD, Run, create_run, fold_folder, fold_id, open_fold
 from cato.runs.settings import RunConfig, TrainConfig
 
 SHARE = 0.5
@@ -58,12 +58,13 @@ def fold_runs(run: Run, splits: Splits) -> Iterator[tuple[Run, Splits]]:
     for fold in range(num_folds):
         folder, data = fold_folder(run.folder, fold), splits.fold(fold)
         if (folder / RECORD).exists():
-            yield open_run(folder), data
+            yield open_fold(run, fold), data
             continue
         config = _of_fold(run.config, fold, num_steps)
         problem = _conditioned(run, config, data)
         weights = None if start is None else start.tensors
-        yield create_run(folder, config, problem, run.record["data"], weights), data
+        owner = fold_id(run, fold)
+        yield create_run(folder, config, problem, run.record["data"], weights, run_id=owner), data
 
 
 def _of_fold(config: RunConfig, fold: int, num_steps: int) -> RunConfig:

@@ -19,7 +19,7 @@ from cato.inference.evaluate import (
     has_learnt,
     headline_figures,
 )
-from cato.inference.improve import improvements, other_models
+from cato.inference.improve import expected_error, improvements, other_models
 from cato.models.registry import model_class
 from cato.problem import Problem
 from cato.runs.folder import Run
@@ -147,8 +147,8 @@ def _setup(run: Run) -> dict[str, Any]:
     }
 
 
-def _trials(run: Run) -> list[tuple[str, str, int, str]]:
-    """Rows of the table of trials, the best first: model, validation error, steps, seconds."""
+def _trials(run: Run) -> list[tuple[str, str, int, str, str]]:
+    """Rows of the table of trials, the best first: model, error, steps, seconds, expected error."""
     finished = [trial for trial in run.trials if trial["validation"] is not None]
     diverged = [trial for trial in run.trials if trial["validation"] is None]
     return [
@@ -157,8 +157,9 @@ def _trials(run: Run) -> list[tuple[str, str, int, str]]:
             "diverged" if trial["validation"] is None else _percent(trial["validation"]),
             trial["steps"],
             f"{trial['seconds']:.0f}",
+            "–" if trial["validation"] is None else _percent(expected_error(trial)),
         )
-        for trial in [*sorted(finished, key=lambda trial: trial["validation"]), *diverged]
+        for trial in [*sorted(finished, key=expected_error), *diverged]
     ]
 
 

@@ -33,7 +33,9 @@ def file(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def config(file):
-    return build_settings(file, "small", None, {"model": MODEL, "train": TRAIN})
+    return build_settings(
+        file, "small", None, {"model": MODEL, "train": TRAIN, "data": {"folds": 0}}
+    )
 
 
 def planned(seconds=0.1, steps=4 * STEPS):
@@ -89,7 +91,7 @@ def test_short_trainings_are_trainings_on_fractions(file, config, tmp_path):
         changes = {
             "model": MODEL | {"width": width * MODEL["width"]},
             "train": TRAIN | {"steps": row.steps, "batch_size": config.train.batch_size},
-            "data": {"count": row.samples},
+            "data": {"count": row.samples, "folds": 0},
         }
         run = train(build_settings(file, "small", None, changes), tmp_path / f"{width}")
         assert run.log()[-1]["validation"] == pytest.approx(row.validation, rel=1e-6)

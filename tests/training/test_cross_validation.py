@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from dataclasses import replace
 
 import numpy as np
@@ -121,6 +122,21 @@ def test_a_killed_training_resumes_to_the_same_end(trained, last, tmp_path, monk
     run = resume(tmp_path / "run")
     for name in ("relative_l2", "worst", "band", "fields"):
         assert evaluate_run(run).figures[name] == evaluate_run(trained).figures[name]
+
+
+@pytest.mark.parametrize("source", ["folds/1", "other/folds/0"])
+def test_a_fold_in_the_place_of_another_is_refused(trained, source, tmp_path):
+    """It has seen the samples that it would be judged by."""
+    run, other = tmp_path / "run", tmp_path / "other"
+    shutil.copytree(trained.folder, run)
+    if source.startswith("other"):
+        train(trained.folder.parent / "few.npz", other)
+    shutil.rmtree(run / "folds" / "0")
+    shutil.copytree((tmp_path if source.startswith("other") else run) / source, run / "folds" / "0")
+    with pytest.raises(InputError, match="is not fold 0 of this run; restore it"):
+        cato.evaluate(run)
+    with pytest.raises(InputError, match="is not fold 0 of this run; restore it"):
+        resume(run)
 
 
 def test_the_folds_share_the_minutes_with_the_model(trained, tmp_path):

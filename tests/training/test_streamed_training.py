@@ -106,7 +106,7 @@ def test_a_kill_in_the_middle_of_a_block_resumes_bit_for_bit(config, tmp_path, m
 def test_a_file_that_is_cut_during_training_costs_no_step(config, root, tmp_path, monkeypatch, at):
     config = replace(config, train=replace(config.train, batch_size=4))
     whole = train(config, tmp_path / "whole")
-    (path,) = root.glob("*.h5")
+    path = root / "darcy-smoke-seed0.h5"
     content, about = path.read_bytes(), path.stat()
     name = "step" if at == "a step" else "validate_and_log"
     original = getattr(loop.Training, name)
@@ -172,7 +172,7 @@ def test_large_data_are_streamed_with_a_note(config_with, root, tmp_path, capsys
     config = config_with(data={"root": str(root)})
     assert isinstance(load_splits(config).train, InMemory)
     assert "streamed" not in capsys.readouterr().err
-    monkeypatch.setattr(settings, "total_memory", lambda: 500_000)
+    monkeypatch.setattr(settings, "total_memory", lambda: 250_000)
     assert isinstance(load_splits(config).train, Streamed)
     assert "are streamed from the disk" in capsys.readouterr().err
     memory = config_with(data={"root": str(root), "streamed": "no"})
@@ -185,7 +185,7 @@ def test_a_run_that_began_in_memory_stays_there(config_with, root, tmp_path, mon
     from cato.runs import settings
 
     run = train(config_with(data={"root": str(root)}), tmp_path / "run")
-    monkeypatch.setattr(settings, "total_memory", lambda: 500_000)
+    monkeypatch.setattr(settings, "total_memory", lambda: 250_000)
     assert isinstance(loading.load_run_splits(run, to_train=True).train, InMemory)
     assert isinstance(loading.load_run_splits(run).train, Streamed)
 

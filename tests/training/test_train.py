@@ -189,7 +189,13 @@ def test_one_training_on_a_file_reads_and_checks_it_once(tmp_path, monkeypatch):
         counted = lambda *args, f=original, name=name: calls.append(name) or f(*args)  # noqa: E731
         monkeypatch.setattr(module, name, counted)
     settings = {"steps": 1, "accelerator": "cpu"}
-    cato.train(tmp_path / "user.npz", "smoke", out=tmp_path / "run", train_settings=settings)
+    whole = {"folds": 0}
+    cato.train(
+        *(tmp_path / "user.npz", "smoke"),
+        out=tmp_path / "run",
+        data_settings=whole,
+        train_settings=settings,
+    )
     arrays = 3 * ["spreads"]
     assert sorted(calls) == ["fingerprint", "read_samples", *arrays]
 

@@ -122,7 +122,8 @@ def test_vtk_arrays_keep_units_and_names_of_components(tmp_path):
 
 def test_compressed_openfoam_fields_have_dimensions(tmp_path):
     for i in range(layouts.S):
-        layouts.write_case(tmp_path / "foam" / f"case_{i}", i, (100,), "steadyState")
+        flow = layouts.linear_flow(i)
+        layouts.write_case(tmp_path / "foam" / f"case_{i}", flow, (100,), "steadyState")
     for file in (*(tmp_path / "foam").glob("*/100/U"), *(tmp_path / "foam").rglob("boundary")):
         file.with_name(f"{file.name}.gz").write_bytes(gzip.compress(file.read_bytes()))
         file.unlink()

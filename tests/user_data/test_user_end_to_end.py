@@ -265,8 +265,8 @@ def test_padded_clouds_come_back_padded(tmp_path, capsys):
     mask = np.arange(20) < sizes[:, None]
     coords = rng.random((12, 20, 2))
     np.savez(tmp_path / "a.npz", coords=coords, targets=coords.sum(-1)[..., None] + 1, mask=mask)
-    slices = ["--model.slices", "4", "--model.neighbours", "4"]
-    main(["train", str(tmp_path / "a.npz"), *TINY, *slices, "--out", str(tmp_path / "run")])
+    options = ["--model.slices", "4", "--model.neighbours", "4", "--data.folds", "0"]
+    main(["train", str(tmp_path / "a.npz"), *TINY, *options, "--out", str(tmp_path / "run")])
     main(["predict", str(tmp_path / "run"), str(tmp_path / "a.npz")])
     written = read_back(tmp_path / "a-predicted.npz")
     assert (np.isfinite(written["outputs"][..., 0]) == mask).all()

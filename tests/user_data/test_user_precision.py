@@ -132,7 +132,7 @@ def test_inspect_says_what_float32_cannot_carry(changes, words, tmp_path, capsys
     found = json.loads(capsys.readouterr().out)
     sentences = " ".join(finding["what"] for finding in found["findings"])
     assert all(word in sentences for word in words)
-    main(["inspect", str(write(tmp_path / "plain.npz")), "--json"])
+    main(["inspect", str(write(tmp_path / "plain.npz")), "--folds", "0", "--json"])
     assert json.loads(capsys.readouterr().out)["findings"] == []
 
 
@@ -142,8 +142,13 @@ def offset_run(tmp_path_factory):
     folder = tmp_path_factory.mktemp("offset")
     changes = {"targets": 1e6 + 1e-3 * arrays()["targets"], "inputs": 1e20 * arrays()["inputs"]}
     path = write(folder / "data.npz", **changes)
-    train = {"steps": 4, "accelerator": "cpu"}
-    run = cato.train(path, "smoke", out=folder / "run", model_settings=MODEL, train_settings=train)
+    run = cato.train(
+        *(path, "smoke"),
+        out=folder / "run",
+        model_settings=MODEL,
+        data_settings={"folds": 0},
+        train_settings={"steps": 4, "accelerator": "cpu"},
+    )
     return run, path
 
 

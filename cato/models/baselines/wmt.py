@@ -12,11 +12,12 @@ where s' comes from the next coarser level, followed by the inverse filters. A c
 and C are 3 × 3 convolutions, all with ReLU and a linear map; T is linear. ReLU between the layers.
 
 Deviations: details have all three kinds of a tensor product (row, column, both), each with its own
-spectral convolution in A; the published code drops the mixed kinds, and its filters do not invert,
-so its outputs cannot be compared. Its network for time series, three-dimensional and with a batch
-norm after every layer, is not here. Every axis is padded to its own power of two, with zeros; a
-periodic one is moved there by Fourier interpolation, and the convolutions wrap along it. Wavelets
-span the complement of the polynomials, in no particular rotation: A, B and C mix them anyway.
+spectral convolution in A; the published code has only the last kind, so its filters do not invert.
+Without the first two, and where no mesh has fewer frequencies than modes (the published code counts
+the highest one twice there), the outputs for given weights are those of the published code. Its
+network for time series, three-dimensional and with a batch norm after every layer, is not here.
+Every axis is padded to its own power of two, with zeros; a periodic one is moved there by Fourier
+interpolation, and the convolutions wrap along it.
 """
 
 from dataclasses import dataclass, field
