@@ -12,10 +12,10 @@ The model of a step on a mesh of N nodes, with F operations in a forward pass, W
 blocks, spread over P processes:
 
     F = N W (o₀ W L + o₁ L kᴰ + o₂ L Σ nₐ + o₃)       nₐ: nodes along axis a, kᴰ: of a stencil
-    seconds = 3 F / (P s R) + b N W L / (P C) + bytes sent / B + messages · latency
+    seconds = 3 F / (P s R) + b N W L / (P C) + c L + bytes sent / B + messages · latency
     memory = (m₁ N W L + m₂ N W) / P
 
-R and C are the rates of matmul and copy; s, b, m₁ and m₂ are fitted and may not be negative.
+R and C are the rates of matmul and copy; s, b, c, m₁ and m₂ are fitted and may not be negative.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import prod
+from math import inf, prod
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -205,6 +205,7 @@ class Model:
     operations: np.ndarray  # o₀ to o₃.
     share: float  # s
     traffic: float  # b
+    overhead: float  # c
     memory: tuple[float, float]  # m₁ and m₂,
     remat_memory: tuple[float, float]  # and with recomputed blocks.
     remat_time: float  # Time of a step with recomputed blocks, in units of one without.
@@ -234,7 +235,8 @@ class Model:
         operations = fit("operations", counts, flops)
         rate, copy = units["flops_per_second"], units["bytes_per_second"]
         size = nodes * width * depth
-        inverse, traffic = fit("seconds", [3 * flops / rate, size / copy], seconds)
+        terms = [3 * flops / rate, size / copy, depth]
+        inverse, traffic, overhead = fit("seconds", terms, seconds)
         memory, remat_memory = (
             fit(what, [size, nodes * width], np.array([row[what] for row in steps]))
             for what in ("memory", "remat_memory")
@@ -247,8 +249,9 @@ class Model:
         ratio = median(row["remat_seconds"] / row["seconds"] for row in steps)
         return cls(
             operations,
-            1 / inverse,
+            1 / inverse if inverse else inf,
             traffic,
+            overhead,
             (memory[0], memory[1]),
             (remat_memory[0], remat_memory[1]),
             ratio,
@@ -273,7 +276,7 @@ class Model:
     def seconds(
         self, shape: Shape, num_slabs: int, config: CatoConfig, rate: float, copy: float
     ) -> tuple[float, float]:
-        """Of matmuls and of memory traffic, in a process."""
+        """Of matmuls and of memory traffic, in a process; without the overhead of a block."""
         work = 3 * self.flops(shape, config) / (self.share * rate * num_slabs)
         size = prod(shape) * config.width * config.depth / num_slabs
         return work, self.traffic * size / copy
@@ -405,6 +408,7 @@ def steps_table(rows: Sequence[Row], model: Model, units: Row) -> str:
     for row in rows:
         shape = tuple(row["shape"])
         config = CatoConfig(width=row["width"], depth=row["depth"])
+        seconds = model.seconds(shape, 1, config, *rates)
         cells.append(
             (
                 " × ".join(map(str, shape)),
@@ -413,7 +417,7 @@ def steps_table(rows: Sequence[Row], model: Model, units: Row) -> str:
                 f"{row['flops'] / 1e9:.2f}",
                 f"{model.flops(shape, config) / 1e9:.2f}",
                 f"{row['seconds']:.2f}",
-                f"{sum(model.seconds(shape, 1, config, *rates)):.2f}",
+                f"{model.overhead * config.depth + sum(seconds):.2f}",
                 readable_size(row["memory"]),
                 readable_size(model.bytes_per_process(shape, 1, config)),
                 readable_size(row["remat_memory"]),
@@ -432,12 +436,13 @@ def check_table(model: Model, units: Row) -> str:
         shape, count = (row["size"], row["size"]), row["processes"]
         about = row["settings"]["model"]
         config = CatoConfig(width=about["width"], depth=about["depth"], heads=about["heads"])
+        seconds = model.seconds(shape, count, config, *rates)
         cells.append(
             (
                 f"{row['size']} × {row['size']}",
                 str(count),
                 f"{row['processor_seconds']:.2f}",
-                f"{sum(model.seconds(shape, count, config, *rates)):.2f}",
+                f"{model.overhead * config.depth + sum(seconds):.2f}",
                 readable_size(row["memory_gib"] * 2**30),
                 readable_size(model.bytes_per_process(shape, count, config)),
             )
