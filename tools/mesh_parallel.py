@@ -7,8 +7,8 @@ Every process of a measurement is new and has one thread; they talk over loopbac
 numbers of processes are measured on one mesh in turn, a step of each per round, so that other work
 on the machine slows all of them.
 
-Memory is that of the tensors at the peak of a step, which is what it takes on a device, and, next to
-it, the largest resident memory of a process above what it had before its first step. Bytes are
+Memory is that of the tensors at the peak of a step, which is what it takes on a device, and, next
+to it, the largest resident memory of a process above what it had before its first step. Bytes are
 those that the busiest process hands to all-to-all for the others. Processor seconds are those of
 the process that takes most.
 """
