@@ -6,8 +6,8 @@ READY := $(VENV)/ready
 # Without compiled bytecode every process spends seconds on compiling PyTorch's sources again.
 unexport PYTHONDONTWRITEBYTECODE
 
-STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen metric-inputs recipe precision lr-sweep epochs screen time published flux-head long-run \
-           ablation-ns-plasticity ablation chart scaling efficiency gallery
+STUDIES := theory ablation-defaults ablation-heads-rope recipe-screen metric-inputs recipe precision lr-sweep epochs screen time published flux-head \
+           ablation ablation-cloud long-run why-not ablation-ns-plasticity chart scaling efficiency gallery
 
 # Every target is a command, but for those that are files.
 .PHONY: $(shell sed -n 's/^\([a-z][a-z-]*\):.*/\1/p' Makefile) $(STUDIES:%=study-%)
@@ -106,7 +106,7 @@ survey: $(READY)  ## 100 samples of each benchmark at paper resolution: statisti
 	$(BIN)/python -m tools.survey
 
 # The paper's evidence, defined in reproduce/experiments.toml: every experiment is resumable and writes docs/studies/NAME.
-study: $(STUDIES:%=study-%) study-pages  ## all experiments, about twelve hours on two cores
+study: $(STUDIES:%=study-%) study-pages  ## all experiments that are missing; docs/studies.md has their costs
 
 $(STUDIES:%=study-%): study-%: $(READY)  ## one experiment; `python -m reproduce` lists them
 	$(BIN)/python -m reproduce $*

@@ -47,7 +47,7 @@ LIBRARIES = ("numpy", "scipy", "numba", "pyamg", "scikit-fem", "torch")
 
 @contextmanager
 def open_cluster(address: str, num_workers: int | None = None) -> Iterator["Cluster"]:
-    """Connect to a scheduler; `local` starts a cluster on this machine, with so many workers."""
+    """Connect to a scheduler; `local` starts a cluster of `workers` on this machine."""
     if address != LOCAL and num_workers is not None:
         raise InputError("--workers is for this machine or --cluster local; leave it out")
     distributed = _distributed()

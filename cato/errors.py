@@ -5,7 +5,7 @@ class InputError(ValueError):
     """Something given by the user cannot be used.
 
     The message says what was expected, what came and what to do. The command line prints it as one
-    line and exits with code 2; every other exception is a bug of ours and keeps its traceback.
+    line and exits with code 2; every other exception is a bug and keeps its traceback.
     """
 
 

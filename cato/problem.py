@@ -77,6 +77,16 @@ class Problem:
         offsets: For each output, the constant that errors leave out of the size they are relative
             to, ‖û − u‖ / ‖u − offset‖, because the variation around it is tiny. Empty if all are
             0, as in the paper.
+        units: For each output, the unit in which errors over several outputs measure it, so that
+            fields of unlike magnitudes count alike: the RMS of its field. Empty if all are 1, as
+            in the paper.
+        deviations: For each output, the unit in which the loss measures its errors, the deviation
+            of its field; given with `units`.
+        has_gaps: Whether targets may be NaN where there is no value: land, solids, times after the
+            end of a series. No loss, error or statistic counts these.
+        mask: Whether the first input is a mask, 1 at nodes that have values and 0 at the others,
+            whose other inputs are filled. `inputs`: only inputs are missing there. `all`: outputs
+            too, and the past frames of a rollout keep what they were filled with. Empty: no mask.
     """
 
     name: str
@@ -96,6 +106,10 @@ class Problem:
     conditioning: Conditioning = Conditioning()
     float64: tuple[str, ...] = ()
     offsets: tuple[float, ...] = ()
+    units: tuple[float, ...] = ()
+    deviations: tuple[float, ...] = ()
+    has_gaps: bool = False
+    mask: Literal["", "inputs", "all"] = ""
 
     def __post_init__(self) -> None:
         num_axes = len(self.shape)
@@ -113,8 +127,9 @@ class Problem:
             if set(getattr(self, name)) - {"coords", "inputs", "outputs"}:
                 found = getattr(self, name)
                 raise InputError(f"{name} takes only coords, inputs and outputs; got {found}")
-        if len(self.offsets) not in (0, len(self.outputs)):
-            raise InputError(f"offsets {self.offsets} must name every output")
+        for name in ("offsets", "units", "deviations"):
+            if len(getattr(self, name)) not in (0, len(self.outputs)):
+                raise InputError(f"{name} {getattr(self, name)} must name every output")
         if any(self.period) and "coords" in self.normalise:
             raise InputError(
                 "coordinates with a period cannot be normalised: that changes the period"
@@ -164,6 +179,11 @@ class Problem:
     def offset_by_output(self) -> dict[str, float] | None:
         """Offsets by name of the output; None if errors leave out none."""
         return dict(zip(self.outputs, self.offsets, strict=True)) if self.offsets else None
+
+    @property
+    def unit_by_output(self) -> dict[str, float] | None:
+        """Units by name of the output; None if all are 1."""
+        return dict(zip(self.outputs, self.units, strict=True)) if self.units else None
 
     @property
     def num_nodes(self) -> int:
@@ -255,6 +275,10 @@ class Problem:
             conditioning=Conditioning(),
             float64=(),
             offsets=(),
+            units=(),
+            deviations=(),
+            has_gaps=False,
+            mask="",
         )
 
     def to_dict(self) -> dict[str, Any]:

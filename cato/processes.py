@@ -55,7 +55,7 @@ class WorkerDied(RuntimeError):
 
 @runtime_checkable
 class Slot(Protocol):
-    """Runs one call at a time in a process of its own; see `Worker`."""
+    """Runs one call at a time in its own process; see `Worker`."""
 
     def run(self, function: Callable[..., Result], *arguments: Any) -> Result: ...
 

@@ -2,14 +2,14 @@
 
 import warnings
 from collections.abc import Sequence
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from cato.data.arrays import array_type, channel_names, require_finite
+from cato.data.arrays import array_type, channel_names, filled, require_finite
 from cato.data.normalise import Normaliser
 from cato.data.rollout import RolloutInputs, fewer_steps, next_past
 from cato.data.training_range import TrainingRange, Verdict, judge
@@ -53,8 +53,15 @@ def frame_to_learn(
     if problem.time == "conditioned":
         return Frame(inputs, target, _frame_time(problem, step, inputs))
     parts = RolloutInputs.of(problem, inputs)
-    past = torch.cat((parts.past, *targets[:, :step].unbind(1)), dim=-1)
+    past = parts.past
+    for frame in targets[:, :step].unbind(1):
+        past = torch.cat((past, _continued(past, frame, frame.isnan())), dim=-1)
     return Frame(parts.at(problem, step, past[..., step * target.shape[-1] :]), target, None)
+
+
+def _continued(past: Tensor, frame: Tensor, unknown: Tensor) -> Tensor:
+    """A frame that is fed to a rollout, with the values of the last one where it has none."""
+    return torch.where(unknown, past[..., -frame.shape[-1] :], frame)
 
 
 def join_frames(frames: Sequence[Frame]) -> Frame:
@@ -186,7 +193,10 @@ class Surrogate(nn.Module):
         for step in range(problem.num_steps):
             seen = parts.at(problem, step, past)
             frames.append(self(coords, seen, shape=shape, mask=mask).values)
-            past = next_past(past, frames[-1])
+            newest = frames[-1]
+            if problem.mask == "all":  # these nodes keep what they were filled with
+                newest = _continued(past, newest, inputs[..., :1] == 0)
+            past = next_past(past, newest)
         return self.partition.whole(torch.stack(frames, dim=1))
 
     def with_steps(self, steps: int) -> Problem:
@@ -205,24 +215,38 @@ class Surrogate(nn.Module):
         coords: Array | None = None,
         batch_size: int = 16,
         steps: int | None = None,
+        mask: np.ndarray | None = None,
     ) -> Array:
         """Solve for arrays laid out as in files: samples, mesh axes, channels.
 
         Args:
-            inputs: (S, *mesh, C_in). C_in is 0 if the problem has no input channels.
+            inputs: (S, *mesh, C_in). C_in is 0 if the problem has no input channels. If the
+                training data had nodes without values, the mask may be left out of the channels:
+                it is then `mask` and what is not NaN. For clouds of different sizes a list of
+                (N, C_in), and the result is such a list.
             coords: (S, *mesh, D), or (*mesh, D) for all samples. Optional if all training samples
-                had the same nodes and `inputs` is on that mesh.
+                had the same nodes and `inputs` is on that mesh. For clouds of different sizes a
+                list of (N, D).
             batch_size: Samples per forward pass.
             steps: Frames of a rollout; by default as many as in training. With controls `inputs`
                 hold those of every frame: `problem.with_steps(steps).inputs` names them.
+            mask: Where there are values, (S, *mesh) or (*mesh): nodes of a mesh, or points of
+                clouds padded to one size.
 
         Returns:
-            (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy.
+            (S, *mesh, C_out), or (S, T, *mesh, C_out) for problems in time; NumPy for NumPy. NaN
+            at padding, and at nodes that have no values.
 
         Raises:
             InputError: The arrays do not fit.
             NotFinite: A result is NaN or infinite; names the sample and the cause.
         """
+        if isinstance(inputs, list | tuple):
+            return self._of_clouds(inputs, coords, batch_size, steps)
+        if self.problem.mask and inputs.shape[-1] == self._num_inputs(steps) - 1:
+            inputs = self._with_mask(inputs, mask, steps)
+        elif mask is not None:
+            return self._without_padding(inputs, coords, batch_size, steps, mask)
         values, nodes = self.checked(inputs, coords, steps)
         if self.training_range is not None:
             self._warn_outside(values, nodes)
@@ -242,8 +266,80 @@ class Surrogate(nn.Module):
         self.train(was_training)
         solution = torch.cat(solutions)
         self.require_finite(solution, nodes, flat)
+        if self.problem.mask == "all":
+            nothing = flat[..., :1] == 0
+            nothing = nothing if solution.ndim == 3 else nothing[:, None]
+            solution = solution.masked_fill(nothing.to(solution.device), torch.nan)
         solution = solution.unflatten(-2, shape)
         return solution.cpu().numpy() if isinstance(inputs, np.ndarray) else solution
+
+    def _num_inputs(self, steps: int | None) -> int:
+        return (self.problem if steps is None else self.with_steps(steps)).num_inputs
+
+    def _with_mask(self, inputs: Array, mask: np.ndarray | None, steps: int | None) -> Array:
+        """The inputs after their mask, which NaN and `mask` give, with means instead of NaN."""
+        problem = self.problem if steps is None else self.with_steps(steps)
+        arrays = inputs.cpu().numpy() if isinstance(inputs, Tensor) else inputs
+        valid = ~np.isnan(arrays).any(-1)
+        if mask is not None:
+            valid &= np.asarray(mask, bool)
+            arrays = np.where(np.broadcast_to(mask, valid.shape)[..., None] != 0, arrays, np.nan)
+        pairs = zip(arrays, valid, strict=True)
+        found = np.stack(
+            [filled(a, v, problem.inputs[1:], f"sample {i}") for i, (a, v) in enumerate(pairs)]
+        )
+        return torch.from_numpy(found).to(inputs) if isinstance(inputs, Tensor) else found
+
+    def _of_clouds(self, inputs: Any, coords: Any, batch_size: int, steps: int | None) -> Any:
+        """The solutions for a list of clouds of any sizes; those of one size together."""
+        nodes = [None] * len(inputs) if coords is None else list(coords)
+        if self.problem.geometry != "cloud" or len(nodes) != len(inputs):
+            raise InputError(
+                f"lists are for clouds, with as many arrays of inputs as of coords; the model is "
+                f"for a {self.problem.geometry}, and got {len(inputs)} and {len(nodes)}"
+            )
+        solutions: list[Any] = []
+        while len(solutions) < len(inputs):
+            first = len(solutions)
+            sizes = [len(one) for one in inputs[first:]]
+            last = first + next((i for i, n in enumerate(sizes) if n != sizes[0]), len(sizes))
+            some, places = inputs[first:last], nodes[first:last]
+            stack: Any = torch.stack if isinstance(some[0], Tensor) else np.stack
+            on = None if coords is None else stack(list(places))
+            solutions += list(self.predict(stack(list(some)), on, batch_size, steps))
+        return solutions
+
+    def _without_padding(
+        self,
+        inputs: Array,
+        coords: Array | None,
+        batch_size: int,
+        steps: int | None,
+        mask: np.ndarray,
+    ) -> Array:
+        """The solutions for padded clouds, with NaN at padding."""
+        kept: np.ndarray = np.broadcast_to(np.asarray(mask, bool), tuple(inputs.shape[:-1]))
+        if self.problem.geometry != "cloud":
+            raise InputError(
+                f"the model was trained without a mask on a {self.problem.geometry}; a mask is for "
+                f"clouds, and for models of data with nodes without values"
+            )
+        if coords is None:
+            raise InputError("coords are missing; padded clouds need them")
+        places = list(coords) if coords.ndim > 2 else [coords] * len(inputs)
+        pick = [torch.from_numpy(k) if isinstance(inputs, Tensor) else k for k in kept]
+        clouds = [a[k] for a, k in zip(inputs, pick, strict=True)]
+        places = [a[k] for a, k in zip(places, pick, strict=True)]
+        found: list[Any] = self._of_clouds(clouds, places, batch_size, steps)
+        shape = (len(inputs), *found[0].shape[:-2], *kept.shape[1:], found[0].shape[-1])
+        whole: Any = np.full(shape, np.nan, np.float64)
+        if isinstance(inputs, Tensor):
+            whole = found[0].new_full(shape, torch.nan)
+        else:
+            whole = whole.astype(found[0].dtype)
+        for full, one, k in zip(whole, found, pick, strict=True):
+            full[..., k, :] = one
+        return whole
 
     def require_finite(
         self,

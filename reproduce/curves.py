@@ -32,10 +32,16 @@ class Curve:
 
     @property
     def law(self) -> PowerLaw | None:
-        """Fitted to the times after which the model has learnt more than the training mean."""
+        """Fitted to the times after which the model has learnt more than the training mean.
+
+        Seeds that were not trained for all of them are left out.
+        """
         learnt = [row for row in self.rows if has_learnt(row)]
-        errors = np.array([row["errors"] for row in learnt]).T
-        if len(learnt) < MIN_BUDGETS or not np.isfinite(errors).all():
+        if len(learnt) < MIN_BUDGETS:
+            return None
+        num_seeds = min(len(row["errors"]) for row in learnt)
+        errors = np.array([row["errors"][:num_seeds] for row in learnt]).T
+        if not np.isfinite(errors).all():
             return None
         return fit_power_law([row["budget"] for row in learnt], errors)
 

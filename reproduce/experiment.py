@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
@@ -47,8 +46,9 @@ TRAINING = (
     "cluster",
 )
 OPTIONS = {
-    "compare": ("models", "rivals", "extrapolate", "best", "variants", *TRAINING),
+    "compare": ("models", "rivals", "curve_seeds", "extrapolate", "best", "variants", *TRAINING),
     "ablation": ("questions", "change_seeds", *TRAINING),
+    "why-not": ("questions", "extrapolate", *TRAINING),
     "lr-sweep": ("models", *TRAINING),
     "scaling": TRAINING,
     "chart": TRAINING,
@@ -59,17 +59,27 @@ OPTIONS = {
 """The entries of an experiment that each kind reads."""
 
 
+class Planned(NamedTuple):
+    """A training that an experiment will ask for."""
+
+    training: str
+    """All settings but its length, in words: trainings with the same extend each other."""
+    minutes: float
+
+
 @dataclass(frozen=True)
 class Experiment:
     """What is run, and where the runs and results go; see experiments.toml for the entries.
 
     Attributes:
+        plan: How the training time was reduced, for the plan of the paper's table.
         minutes: Training times on one CPU thread, ascending. Only a comparison takes several: a
             longer training extends the one before.
         extrapolate: Minutes up to which the fitted errors of several times are drawn.
         schedule: Schedule of all trainings, if it is not the recipe's.
         conditioning: Conditioning of all trainings, if it is not the recipe's.
-        best_of: Comparison whose best models are compared again, besides `models`.
+        best_of: Comparison whose best models are compared again, besides `models`; of `why-not`
+            that which CATO did not win everywhere.
         best: Their number, without those of `models`.
         variants: Models of `reproduce.variants` to show next to the others, on benchmarks that
             they can do, with the first seed; they enter no rank and no verdict.
@@ -77,6 +87,8 @@ class Experiment:
             recipe itself gets all. All unless given.
         rivals: Number of models besides CATO that get all the seeds, the best on validation with
             the first seed; all unless given.
+        curve_seeds: Number of seeds that are trained for all of several times, the first ones; the
+            others have the longest time alone. All unless given.
         growth_scale: Scale of the recipes with which the cost grows with the mesh.
         sizes: Nodes per side of the square meshes on which the cost is measured.
         repeats: Measurements of which the median is taken.
@@ -92,6 +104,7 @@ class Experiment:
     title: str = ""
     question: str = ""
     cost: str = ""
+    plan: str = ""
     models: tuple[str, ...] = ()
     benchmarks: tuple[str, ...] = ()
     questions: tuple[str, ...] = ()
@@ -106,6 +119,7 @@ class Experiment:
     best: int = 0
     variants: tuple[str, ...] = ()
     rivals: int | None = None
+    curve_seeds: int | None = None
     change_seeds: int | None = None
     growth_scale: str = "small"
     sizes: tuple[int, ...] = ()
@@ -129,7 +143,8 @@ class Experiment:
             raise InputError(f"{self.name} takes one number of minutes; got {len(self.minutes)}")
         if self.minutes and self.share != 1:
             raise InputError("give minutes or a share of the steps, not both")
-        if self.extrapolate is not None and len(self.minutes) < MIN_BUDGETS:
+        is_curve = self.kind == "compare"  # others extrapolate the curves of a comparison
+        if is_curve and self.extrapolate is not None and len(self.minutes) < MIN_BUDGETS:
             raise InputError(f"to extrapolate, give at least {MIN_BUDGETS} numbers of minutes")
         if self.extrapolate is not None and self.extrapolate <= self.minutes[-1]:
             longest = f"{self.minutes[-1]:g}"
@@ -143,6 +158,20 @@ class Experiment:
     def results(self) -> Path:
         """The results file."""
         return self.out / f"{self.kind}.json"
+
+    @property
+    def source(self) -> Path:
+        """Results of the comparison that this one follows; a trial's, if there is one."""
+        assert self.best_of is not None
+        source = load(self.best_of)
+        trial = self.out.parent / source.name / source.results.name
+        found = trial if trial.exists() else source.results
+        if not found.exists():
+            raise InputError(
+                f"{self.name} follows from the results of {source.name}; run "
+                f"`make study-{source.name}` first"
+            )
+        return found
 
     @property
     def page(self) -> Path:
@@ -176,9 +205,19 @@ class Experiment:
             for minutes in self.minutes
         ]
 
+    def parts_of(self, seed: int) -> list["Experiment"]:
+        """Those of `by_budget` that a seed is trained for."""
+        number = self.curve_seeds
+        return self.by_budget if seed in self.seeds[:number] else self.by_budget[-1:]
+
     def job(self, benchmark: str, what: str, seed: int) -> str:
         """Name of a run folder; `what` is the model if all else is the recipe's."""
         return f"{benchmark}-{self.scale}-{what}-{self.budget}-seed{seed}"
+
+    def planned(self, benchmark: str, what: str, seed: int) -> list[Planned]:
+        """A training with all the times of its seed."""
+        name = f"{benchmark}-{what}-seed{seed}"
+        return [Planned(name, part.minutes[-1]) for part in self.parts_of(seed)]
 
     def config(self, benchmark: str, model: str, *changes: Changes) -> RunConfig:
         """The recipe with some settings changed, the later last, and its share of the steps."""
@@ -216,8 +255,12 @@ class Experiment:
         if "structure" in changes.get("model", {}):
             model = CANDIDATE
         config = self.config(benchmark, model, changes, {"train": train})
+        return self.job(benchmark, self.in_words(benchmark, changes), seed), config
+
+    def in_words(self, benchmark: str, changes: Changes) -> str:
+        """Changes of CATO's recipe in the name of a run folder; the model if there are none."""
         settings = [f"{name}={value}" for new in changes.values() for name, value in new.items()]
-        return self.job(benchmark, "_".join(settings).replace(" ", "") or model, seed), config
+        return "_".join(settings).replace(" ", "") or self.our_model(benchmark)
 
     @property
     def kept(self) -> Path:
@@ -232,16 +275,16 @@ class Experiment:
     def train(
         self,
         jobs: Mapping[str, RunConfig],
-        shorter: Mapping[str, str] = MappingProxyType({}),
         need_weights: bool = False,
     ) -> dict[str, Run]:
         """The finished run of every job; trains and evaluates those that are missing.
 
         Args:
             jobs: Settings by name.
-            shorter: By job, the finished job that it extends.
             need_weights: Train again what was trained on another machine.
         """
+        if not jobs:
+            return {}
         kept = self.kept / KEPT
         with workers_of(self.workers, self.cluster) as workers:
             self._generate_data(jobs.values(), workers)
@@ -253,7 +296,7 @@ class Experiment:
                     )
                 (minutes,) = self.minutes
                 jobs = in_equal_time(jobs, minutes, self.kept, self.workers)
-            return run_jobs(jobs, self.runs, workers, self.name, shorter, kept, need_weights)
+            return run_jobs(jobs, self.runs, workers, self.name, kept, need_weights)
 
     def _generate_data(self, jobs: Iterable[RunConfig], workers: int | Workers | None) -> None:
         """Generate missing data; whole scales first, because smaller sets are parts of them."""

@@ -3,7 +3,9 @@
 They run on this machine or on a cluster, whose machines share the folders of runs and data.
 
 A job is a run folder. Finished jobs are kept; those that were stopped or killed resume from their
-checkpoint. If the queue itself is killed, its jobs save and end.
+checkpoint. If the queue itself is killed, its jobs save and end. With schedule `wsd` a job extends
+the longest finished job of its folder that has the same settings but fewer steps, from before its
+decay: experiments that share a folder of runs share these trunks.
 
 What the results need of a finished job, its run folder without weights, is copied into one text
 file, which is committed with the results: an experiment of many hours continues on another machine.
@@ -20,11 +22,11 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from math import inf
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
 from threading import Lock
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from filelock import FileLock, Timeout
@@ -55,7 +57,6 @@ def run_jobs(
     folder: Path,
     workers: int | Workers | None,
     label: str,
-    shorter: Mapping[str, str] = MappingProxyType({}),
     kept: Path | None = None,
     need_weights: bool = False,
 ) -> dict[str, Run]:
@@ -66,7 +67,6 @@ def run_jobs(
         folder: Folder of the run folders.
         workers: Jobs at a time, one per core by default, or a cluster, which gets all jobs.
         label: Of the progress bar.
-        shorter: By job, the finished job that it extends; all others are trained from scratch.
         kept: File of the finished jobs, see `KEPT`; not kept without it.
         need_weights: Train jobs again whose weights are not on this machine.
     """
@@ -79,6 +79,7 @@ def run_jobs(
     for name, config in jobs.items():
         _require_same_settings(folder / name, config)
     waiting = [name for name in jobs if not is_done(folder / name)]
+    trunks = trunks_of({name: jobs[name] for name in waiting}, folder)
     slots = workers_from(workers).slots(max(1, len(waiting)))
     idle: SimpleQueue[Slot] = SimpleQueue()  # kept between jobs: PyTorch takes long to import
     for slot in slots:
@@ -86,7 +87,7 @@ def run_jobs(
     pool = ThreadPoolExecutor(len(slots))
     try:
         futures = {
-            name: pool.submit(_run_job, idle, folder / name, jobs[name], shorter.get(name), kept)
+            name: pool.submit(_run_job, idle, folder / name, jobs[name], trunks.get(name), kept)
             for name in waiting
         }
         with progress_bar(label, len(jobs)) as bar:
@@ -129,6 +130,32 @@ def figures_of(run: Run) -> dict[str, Any]:
 def has_weights(folder: Path) -> bool:
     """Whether a finished job was trained on this machine."""
     return (folder / "checkpoints").exists()
+
+
+def trunks_of(jobs: Mapping[str, RunConfig], folder: Path) -> dict[str, str]:
+    """By job, the longest finished one with the same settings but fewer steps, if there is one."""
+    extensible = {
+        name: c for name, c in jobs.items() if c.train.schedule == "wsd" and c.train.steps
+    }
+    if not extensible:
+        return {}
+    folders = [path.parent for path in sorted(folder.glob(f"*/{RESULT}"))]
+    finished = [open_run(path) for path in folders if has_weights(path)]
+    found = {}
+    for name, config in extensible.items():
+        shorter = [
+            (run.config.train.steps or 0, run.folder.name)
+            for run in finished
+            if _with_steps(run.config, config.train.steps) == config
+            and (run.config.train.steps or inf) < (config.train.steps or 0)
+        ]
+        if shorter:
+            found[name] = max(shorter)[1]
+    return found
+
+
+def _with_steps(config: RunConfig, steps: int | None) -> RunConfig:
+    return replace(config, train=replace(config.train, steps=steps))
 
 
 def restore(jobs: Mapping[str, RunConfig], folder: Path, kept: Path) -> None:

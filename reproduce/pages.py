@@ -8,6 +8,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from string import ascii_lowercase
@@ -16,6 +17,7 @@ from typing import Any
 from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.files import atomic_write
+from cato.training.optim import DECAY
 from cato.viz.pages import data_uri
 from cato.viz.pages import render as render_template
 from reproduce.claims import claims
@@ -135,6 +137,7 @@ def all_pages(folder: Path, out: Path) -> tuple[list[Claim], dict[Path, str]]:
     texts = {folder / name / f"{r['kind']}.md": page_of(r) for name, r in found.items()}
     link = Path(os.path.relpath(folder, out)).as_posix()
     shared = {"experiments": _experiments(found, link), "cost": _total_cost(found)}
+    shared |= {"plan": plan_of_the_table(costs_to_come())}
     about = _results_page(stated, found)
     texts[out / "results.md"] = render("results.md", **shared, **about, folder=link)
     texts[out / "studies.md"] = render("studies.md", **shared)
@@ -222,14 +225,13 @@ def _ours(ablation: Row) -> dict[str, Any]:
 
 def _experiments(found: Mapping[str, Row], to_folder: str) -> list[dict[str, Any]]:
     """Every experiment with its question, command, page and cost."""
-    listed = []
+    listed, costs = [], costs_to_come()
     for experiment in all_experiments():
         name, kind = experiment.name, experiment.kind
         results = found.get(name)
         trained = list(results.get("minutes", {}).values()) if results else []
-        study, minutes = study_of(kind), experiment.minutes[-1:]
-        is_planned = minutes and hasattr(study, "planned")
-        is_to_run = is_planned and (not results or (results["settings"]["minutes"],) != minutes)
+        minutes = experiment.minutes[-1:]
+        is_to_run = name in costs and (not results or (results["settings"]["minutes"],) != minutes)
         listed.append(
             {
                 "name": name,
@@ -237,11 +239,47 @@ def _experiments(found: Mapping[str, Row], to_folder: str) -> list[dict[str, Any
                 "question": experiment.question,
                 "page": f"{to_folder}/{name}/{kind}.md" if results else None,
                 "cost": _cost(trained) or experiment.cost or "not measured",
-                "planned": _cost(study.planned(experiment)) if is_to_run else None,
+                "planned": _cost(costs[name]) if is_to_run else None,
                 "is_outdated": bool(results and recipe_changes(results)),
             }
         )
     return listed
+
+
+@cache
+def costs_to_come() -> dict[str, list[float]]:
+    """Minutes of every training of the experiments in equal time, if all are run in order.
+
+    A training that extends a shorter one costs what comes after its trunk; one that an experiment
+    before has made costs nothing.
+    """
+    costs: dict[str, list[float]] = {}
+    made: dict[tuple[Path, str], set[float]] = {}
+    for experiment in all_experiments():
+        study = study_of(experiment.kind)
+        if not (experiment.minutes and hasattr(study, "planned")):
+            continue
+        schedules = {part.schedule for part in experiment.by_budget}
+        added = costs.setdefault(experiment.name, [])
+        for training, minutes in study.planned(experiment):
+            before = made.setdefault((experiment.runs, training), set())
+            trunk = max((m for m in before if m < minutes), default=0.0)
+            trunk *= 1 - DECAY if schedules == {"wsd"} else 0
+            if minutes not in before:
+                added.append(minutes - trunk)
+            before.add(minutes)
+    return costs
+
+
+def plan_of_the_table(costs: Mapping[str, list[float]]) -> dict[str, Any]:
+    """The experiments of the paper's table: trainings, core hours, and what was saved."""
+    parts = [experiment for experiment in all_experiments() if experiment.plan]
+    rows = []
+    for e in parts:
+        minutes = costs[e.name]
+        hours = f"{sum(minutes) / 60:.1f}"
+        rows.append([f"`make study-{e.name}`", str(len(minutes)), hours, e.plan])
+    return {"rows": rows, "hours": sum(sum(costs[e.name]) for e in parts) / 60}
 
 
 def _cost(minutes: Sequence[float]) -> str:

@@ -1,11 +1,13 @@
 """How the recipes of today differ from those that a results file was measured with."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from cato.benchmarks import get_benchmark
 from cato.models.registry import model_class
-from cato.runs.settings import RunConfig, build_settings, options_of, run_config
+from cato.runs.settings import RunConfig, options_of, run_config
+from reproduce.experiment import load
 from reproduce.results import Row, rows_of
 
 NOT_RECIPE = (
@@ -26,7 +28,7 @@ def recipe_changes(results: Row) -> list[str]:
         settings = row.get("provenance", {}).get("settings", {})
         if "model_name" not in settings or row.get("changes"):
             continue
-        then, now = _then(settings), _now(settings)
+        then, now = _then(settings), _now(settings, results["experiment"])
         where = f"{model_class(then.model_name).title} on {get_benchmark(then.benchmark).title}"
         for option, old, new in _differences(then, now):
             if not (by_time and option == "train.epochs"):
@@ -45,8 +47,10 @@ def _then(settings: Mapping[str, Any]) -> RunConfig:
     return run_config(values, "results")
 
 
-def _now(settings: Mapping[str, Any]) -> RunConfig:
-    return build_settings(settings["benchmark"], settings["scale"], settings["model_name"])
+def _now(settings: Mapping[str, Any], experiment: str) -> RunConfig:
+    """Today's recipe with the schedule and the conditioning of the experiment."""
+    (part, *_) = replace(load(experiment), scale=settings["scale"], share=1.0).by_budget
+    return part.config(settings["benchmark"], settings["model_name"])
 
 
 def _differences(then: RunConfig, now: RunConfig) -> Iterator[tuple[str, Any, Any]]:

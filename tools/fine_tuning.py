@@ -1,6 +1,7 @@
 """Fine-tuning against training from scratch, on small data sets and in the same time.
 
     make bench-fine-tuning               # writes tools/results/fine_tuning.json, docs/training.md
+    python -m tools.fine_tuning "smooth permeability" --seeds 0   # some of it
     python -m tools.fine_tuning --trial  # seconds of training on a few samples; writes nothing
 
 The data are Darcy flows through media that the pretrained model has not seen, on a finer grid,
@@ -120,45 +121,55 @@ def block(rows: Sequence[Row]) -> str:
             f"{row['unchanged']:.1%}",
             *(_spread(row[way]) for way in WAYS),
             f"{mean(row['fine_tuned']) / mean(row['scratch']):.2f}",
+            str(len(row["settings"]["seeds"])),
         )
         for row in rows
     ]
     header = (
         *("data", "training mean", "`darcy` unchanged"),
-        *("from scratch", "`--from darcy`", "ratio"),
+        *("from scratch", "`--from darcy`", "ratio", "seeds"),
     )
     settings = rows[0]["settings"]
+    missing = [medium for medium in MEDIA if medium not in {row["medium"] for row in rows}]
+    left = f" Not measured yet: {', '.join(missing)}." if missing else ""
     return (
         f"\n{table(header, cells)}\n\n"
         f"Relative L2 test error after {settings['minutes']:g} minutes of training, mean and range "
-        f"of {len(settings['seeds'])} seeds: Darcy flows on "
+        f"over the seeds: Darcy flows on "
         f"{' × '.join(map(str, settings['shape']))} nodes with {settings['samples']['train']} "
         f"training samples. The pretrained model was trained on permeabilities 3 and 12 on "
-        f"29 × 29 nodes. Measured by `make bench-fine-tuning` ({machine(rows[0])}).\n\n"
+        f"29 × 29 nodes. Measured by `make bench-fine-tuning` ({machine(rows[0])}).{left}\n\n"
     )
 
 
 def _spread(errors: Sequence[float]) -> str:
+    if len(errors) == 1:
+        return f"{errors[0]:.2%}"
     return f"{mean(errors):.2%} ({min(errors):.2%} to {max(errors):.2%})"
 
 
 def main() -> None:
     """Measure all media; results and page are written after each."""
     parser = argparse.ArgumentParser(description="fine-tuning against training from scratch")
+    parser.add_argument("media", nargs="*", metavar="MEDIUM", help=f"of {', '.join(MEDIA)}")
+    parser.add_argument("--seeds", nargs="+", type=int, default=SEEDS)
     parser.add_argument("--trial", action="store_true", help="a few samples; writes nothing")
-    is_trial = parser.parse_args().trial
+    options = parser.parse_args()
+    if unknown := set(options.media) - set(MEDIA):
+        parser.error(f"unknown data: {', '.join(unknown)}; choose from {', '.join(MEDIA)}")
     torch.set_num_threads(1)
-    if is_trial:
+    if options.trial:
         with tempfile.TemporaryDirectory() as folder:
             path, medium = Path(folder) / "trial.npz", next(iter(MEDIA))
             write_data(path, medium, {"train": 8, "validation": 2, "test": 2}, 9)
             print(json.dumps(measure(medium, path, (0,), 0.01), indent=1))
         return
-    for medium in MEDIA:
+    for medium in options.media or MEDIA:
         path = RUNS / f"{medium.replace(' ', '-')}.npz"
         if not path.exists():
             write_data(path, medium)
-        update_rows("fine_tuning", [measure(medium, path, SEEDS, MINUTES)], "medium", MEDIA)
+        row = measure(medium, path, options.seeds, MINUTES)
+        update_rows("fine_tuning", [row], "medium", MEDIA)
         write_pages(pages())
 
 

@@ -7,10 +7,10 @@ Every process of a measurement is new and has one thread; they talk over loopbac
 numbers of processes are measured on one mesh in turn, a step of each per round, so that other work
 on the machine slows all of them.
 
-Memory is that of the tensors at the peak of a step, which is what it takes on a device, and, next
-to it, the largest resident memory of a process above what it had before its first step. Bytes are
-those that the busiest process hands to all-to-all for the others. Processor seconds are those of
-the process that takes most.
+Memory is that of the tensors at the peak of a step, which is what it takes on a device, and the
+largest resident memory of a process above what it had before its first step. Bytes are those that
+the busiest process hands to all-to-all for the others. Processor seconds are those of the process
+that takes most.
 """
 
 import argparse
@@ -264,7 +264,7 @@ def feature(rows: list[Row]) -> str:
     one, mesh = alone(row, rows), f"{row['size']} × {row['size']}"
     memory, seconds = (row[key] / one[key] for key in ("memory_gib", "processor_seconds"))
     return (
-        f"\n- **Meshes larger than one device**: a sample can be spread over processes, with the "
+        f"\n## Large problems\n\nA mesh can be spread over processes, with the "
         f"loss and gradients of one process to rounding. Two processes that share a mesh of {mesh} "
         f"nodes need {memory:.0%} of its memory and {seconds:.0%} of its processor time each, and "
         f"send {row['bytes_sent'] / 1e6:.0f} MB per step "

@@ -2,7 +2,8 @@
 
 A fenced block of language `math` is LaTeX. A fenced block without a language, or an indented one,
 that looks like a formula is written in Unicode, as in the docstrings of models
-(`h ← h + Σ_j w_j v_j`); it is converted to LaTeX first.
+(`h ← h + Σ_j w_j v_j`); it is converted to LaTeX first. Symbols in the text get their index
+(`C_chart`) and power (`h^1.95`).
 """
 
 import re
@@ -13,6 +14,12 @@ from latex2mathml.converter import convert
 
 FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?:    \S.*\n|    .*\S.*\n)(?:(?:    .*)?\n)*(?=\S|\Z)")
+VERBATIM = re.compile(r"(`[^`]*`|\]\([^)]*\)|<[^>]*>|^    .*$)", re.MULTILINE)
+SYMBOL = re.compile(
+    r"(?<![\w/.^])([A-ZΑ-Ωα-ω]\u0303?(?=_\w)|[a-z](?=_[\wα-ω](?!\w))|[A-Za-z)](?=\^))"
+    r"(_[\w\u0303]+)?(\^[−-]?[\w.]*\w)?"
+)
+"""A letter with an index, a power or both; a small letter has an index of one letter."""
 SIGNS = re.compile(r"[←∇∂∫Σ↦ᵀσφψ∀∈‖]|[⁻¹²³₀-₉]")
 ACCENTS = {"\u0302": r"\hat", "\u0303": r"\tilde", "\u0304": r"\bar", "\u0307": r"\dot"}
 RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ᵀⁿᵖᵏˢ", "0123456789-+Tnpks", strict=True))
@@ -62,9 +69,26 @@ def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called by mkdocs for every page."""
     parts, end = [], 0
     for match in FENCE.finditer(markdown):
-        parts += [indented_formulas(markdown[end : match.start()]), fenced(match)]
+        parts += [prose(markdown[end : match.start()]), fenced(match)]
         end = match.end()
-    return "".join([*parts, indented_formulas(markdown[end:])])
+    return "".join([*parts, prose(markdown[end:])])
+
+
+def prose(text: str) -> str:
+    """Text between fenced blocks."""
+    return indented_formulas(with_symbols(text))
+
+
+def with_symbols(text: str) -> str:
+    """Text whose symbols have raised and lowered parts; code, links and tags are left alone."""
+    parts = VERBATIM.split(text)
+    return "".join(p if k % 2 else SYMBOL.sub(_with_indices, p) for k, p in enumerate(parts))
+
+
+def _with_indices(match: re.Match[str]) -> str:
+    letter, index, power = match.groups(default="")
+    lowered = f"<sub>{index[1:]}</sub>" if index else ""
+    return letter + lowered + (f"<sup>{power[1:]}</sup>" if power else "")
 
 
 def fenced(match: re.Match[str]) -> str:

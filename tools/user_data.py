@@ -66,10 +66,13 @@ class DataSet:
     arguments: str
 
     def configs(self, model: str | None, **options: Any) -> list[RunConfig]:
-        """Settings for the data in the current folder; their number of steps is still to be set."""
+        """Settings for the data in the current folder; their number of steps is still to be set.
+
+        Few samples are split too: folds would take their part of the steps.
+        """
         changes, words = split_overrides(shlex.split(self.arguments))
         command = replace(parse(Train, words, "cato train"), model=model)
-        for option, value in {"train__steps": 1, **options}.items():
+        for option, value in {"train__steps": 1, "data__folds": 0, **options}.items():
             group, name = option.split("__")
             changes.setdefault(group, {})[name] = value
         return command.configs(changes)
@@ -207,8 +210,8 @@ def block(rows: Sequence[Row]) -> str:
         f"Relative L2 test error after {settings['minutes']:g} minutes of training, one seed. "
         f"*Version 0.1* has its conditioning and its settings of CATO; FNO and F-FNO have the "
         f"conditioning of the default and work in two dimensions only. The time of auto includes "
-        f"its trials. A test split is a tenth of the samples. Measured by `make bench-user-data` "
-        f"({machine(rows[0])}).\n\n"
+        f"its trials. A test split is a tenth of the samples, also of few, which `cato train` "
+        f"would cross-validate. Measured by `make bench-user-data` ({machine(rows[0])}).\n\n"
     )
 
 

@@ -1,7 +1,7 @@
 """`cato inspect`: check a dataset, or show what an exported file says about itself."""
 
 import shlex
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -40,6 +40,8 @@ class DataCommand(Command):
     inputs: str = ""  # Input fields, such as k; frames of a time series u[:10], a single one u[0].
     targets: str = ""  # Target fields, such as p.
     periodic: tuple[int, ...] = ()  # Periodic mesh axes, counted from 0.
+    mask: str = ""
+    """Field that is not 0 at nodes with values, or such as land=0; the array mask by default."""
     seed: int = 0  # Seed of the split, if the file names none.
     folds: int | None = None
     """Folds of cross-validation, 0 for none; by default 5 for 10 to 50 samples."""
@@ -51,13 +53,15 @@ class DataCommand(Command):
 
         if self.seed < 0:
             raise InputError(f"the seed must be 0 or more; got {self.seed}")
-        return Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
+        names = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
+        return replace(names, mask=self.mask)
 
     def command(self, verb: str, naming: "Naming", option: str = "") -> str:
         """A command on these data; `option` is the prefix of those of `cato train`."""
         words = ["cato", verb, str(self.file)]
         for name, value in naming.words().items():
             words += [f"--{name}", value] if value else []
+        words += [f"--{option}mask", naming.mask] if naming.mask else []
         words += [f"--{option}folds", str(self.folds)] if self.folds is not None else []
         words += [f"--{option}seed", str(self.seed)] if self.seed else []
         periodic = map(str, naming.periodic)
@@ -131,7 +135,8 @@ class Advise(DataCommand):
             from cato.runs.settings import build_settings
 
             naming = self.naming
-            data = {**naming.words(), "periodic": naming.periodic, "seed": self.seed}
+            data: dict[str, Any] = {**naming.words(), "periodic": naming.periodic}
+            data |= {"mask": naming.mask, "seed": self.seed}
             data |= {} if self.folds is None else {"folds": self.folds}
             config = build_settings(self.file, "small", None, {"data": data}, where="cato advise")
             advice = advise(config, load_splits(config), self.minutes)

@@ -121,6 +121,24 @@ def require_finite(samples: np.ndarray, what: str, channels: Sequence[str]) -> N
             )
 
 
+def filled(inputs: np.ndarray, valid: np.ndarray, names: Sequence[str], origin: str) -> np.ndarray:
+    """The mask `valid` (*mesh) as the first input, and means instead of NaN in the others.
+
+    What `Problem.mask` stands for; `inputs` are those of one sample, (*mesh, C).
+    """
+    inputs = inputs.copy()
+    for channel, name in enumerate(names):
+        values = inputs[..., channel]
+        unknown = np.isnan(values)
+        if unknown.all():
+            raise InputError(
+                f"{origin}: input {name} is NaN at all nodes; leave out the sample or the input"
+            )
+        if unknown.any():
+            values[unknown] = values[~unknown].mean()
+    return np.concatenate((valid[..., None].astype(inputs.dtype), inputs), axis=-1)
+
+
 def _require_shape(
     array: np.ndarray, allowed: list[tuple[int, ...]], what: str, channels: Sequence[str]
 ) -> None:

@@ -99,8 +99,8 @@ def _mesh_inputs(train: Dataset, obstacle: str) -> tuple[bool, str]:
 def _deviation(train: Dataset, conditioning: Conditioning) -> Tensor:
     """Deviation of each output that a network has to learn, over samples, frames and nodes."""
     by_node = conditioning.reference == "node"
-    around = statistics_of(train).outputs(conditioning, by_node).deviation
-    return around.flatten(0, -2).square().mean(0).sqrt() if by_node else around
+    around = statistics_of(train).outputs(conditioning, by_node)
+    return around.flattened().deviation_over(0)[0] if by_node else around.deviation
 
 
 def _mean_ratio(one: Tensor, other: Tensor) -> float:

@@ -19,6 +19,7 @@ from torch import Tensor
 from cato.benchmarks.contract import SPLITS
 from cato.data.arrays import check_arrays, check_mask, require_nonzero, variation
 from cato.data.generate import covering, generate_file
+from cato.data.moments import Moments
 from cato.data.rollout import fewer_steps
 from cato.data.spec import DEFAULT_ROOT, DataSpec
 from cato.data.store import StoredSamples, read_header, read_store
@@ -208,7 +209,9 @@ class InMemory(Dataset):
         )
 
     def mean_target(self) -> Tensor:
-        return self.targets.mean(0)
+        if not self.problem.has_gaps:
+            return self.targets.mean(0)
+        return Moments.of(self.targets).filled().to(self.targets.dtype)
 
     def order(self, seed: int, epoch: int) -> Tensor:
         return torch.randperm(len(self), generator=epoch_generator(seed, epoch))

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from cato.data.dataset import Dataset
-from cato.data.statistics import Moments, known_part, statistics_of
+from cato.data.statistics import known_part, statistics_of
 from cato.errors import InputError
 from cato.partition import WHOLE
 from cato.problem import Problem
@@ -65,6 +65,12 @@ class Normaliser(nn.Module):
         """Fit to a training set."""
         problem, statistics = train.problem, statistics_of(train)
         found: dict[str, tuple[Tensor, Tensor]] = {}
+        for name, of in statistics.moments.items():
+            what = name.split()[0]
+            if not isinstance(of.count, int) and (
+                what in ("coords", "inputs") or not problem.has_gaps
+            ):
+                raise InputError(f"the training {what} contain NaN or infinite values; remove them")
         if "coords" in problem.normalise:
             moments = statistics.moments["coords"]
             found["coords"] = moments.mean, moments.deviation
@@ -80,7 +86,7 @@ class Normaliser(nn.Module):
             outputs = statistics.outputs(problem.conditioning, by_node=True)
             if problem.time == "rollout":  # one mean for all frames
                 outputs = outputs.over_first_axis()
-            found["outputs"] = outputs.mean, _over_nodes(outputs)
+            found["outputs"] = outputs.filled(), outputs.deviation_over(-2)
         elif "outputs" in problem.normalise:
             outputs = statistics.outputs(problem.conditioning)
             found["outputs"] = outputs.mean, outputs.deviation
@@ -220,11 +226,6 @@ def _resample(field: Tensor, axis: int, size: int, wraps: bool) -> Tensor:
     share = (place - left).reshape(-1, *(-axis - 1) * [1]).to(field)
     right = (left + 1) % old if wraps else (left + 1).clamp(max=old - 1)
     return torch.lerp(field.index_select(axis, left), field.index_select(axis, right), share)
-
-
-def _over_nodes(moments: Moments) -> Tensor:
-    """Root of the mean of squared deviations over the nodes too."""
-    return (moments.squares / moments.count).mean(-2, keepdim=True).sqrt()
 
 
 def _unit(mean: Tensor, std: Tensor, dtype: torch.dtype) -> Tensor:

@@ -5,7 +5,7 @@ double precision, so that data in memory and streamed data give the very same nu
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 from typing import Protocol, runtime_checkable
 
@@ -14,44 +14,11 @@ from torch import Tensor
 
 from cato.data.arrays import sample_shapes
 from cato.data.dataset import Batch, Dataset
+from cato.data.moments import Moments
 from cato.problem import Conditioning, Problem
 
 SAMPLES_AT_ONCE = 64
 VALUES_AT_ONCE = 2**22  # Bounds the memory of large samples.
-
-
-@dataclass(frozen=True, eq=False)
-class Moments:
-    """Mean and sum of squared deviations along the first axis of what was added, in float64."""
-
-    count: int
-    mean: Tensor
-    squares: Tensor
-
-    @classmethod
-    def of(cls, values: Tensor) -> "Moments":
-        """Of the rows of one array."""
-        mean = values.double().mean(0)
-        return cls(len(values), mean, (values.double() - mean).square().sum(0))
-
-    def joined(self, other: "Moments") -> "Moments":
-        """Of the rows of both."""
-        count, apart = self.count + other.count, other.mean - self.mean
-        return Moments(
-            count,
-            self.mean + apart * (other.count / count),
-            self.squares + other.squares + apart.square() * (self.count * other.count / count),
-        )
-
-    def over_first_axis(self) -> "Moments":
-        """The first axis of the mean, such as frames, becomes rows too."""
-        mean = self.mean.mean(0)
-        squares = self.squares.sum(0) + self.count * (self.mean - mean).square().sum(0)
-        return Moments(self.count * len(self.mean), mean, squares)
-
-    @property
-    def deviation(self) -> Tensor:
-        return (self.squares / self.count).sqrt()
 
 
 Pass = Callable[[Batch], Tensor]
@@ -109,6 +76,7 @@ class Statistics:
             return found.mean, found.deviation
         frames, num_controls = problem.control_frames, len(problem.controls)
         first, last = problem.static, problem.static + frames * num_controls
+        assert isinstance(found.count, int), "inputs are filled where they are masked"
         controls = Moments(
             found.count,
             found.mean[first:last].unflatten(0, (frames, num_controls)),
@@ -130,8 +98,12 @@ class Statistics:
         positions = conditioning.positions or (None,) * self._num_outputs
         names = ["outputs" if axis is None else f"outputs-x{axis}" for axis in positions]
         found = [self._of_outputs(name, by_node) for name in names]
+        count = found[0].count
+        if not isinstance(count, int):
+            counts = [torch.as_tensor(one.count)[..., c] for c, one in enumerate(found)]
+            count = torch.stack(counts, dim=-1)
         return Moments(
-            found[0].count,
+            count,
             torch.stack([one.mean[..., c] for c, one in enumerate(found)], dim=-1),
             torch.stack([one.squares[..., c] for c, one in enumerate(found)], dim=-1),
         )

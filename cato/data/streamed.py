@@ -168,7 +168,7 @@ class Streamed(Dataset):
         return np.arange(len(self))[np.asarray(indices, dtype=np.int64)]
 
     def mean_target(self) -> Tensor:
-        mean = statistics_of(self).moments["outputs by node"].mean
+        mean = statistics_of(self).moments["outputs by node"].filled()
         return mean.to(torch.float64 if "outputs" in self.problem.float64 else torch.float32)
 
     def order(self, seed: int, epoch: int) -> Tensor:

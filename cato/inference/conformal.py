@@ -108,7 +108,7 @@ class Coverage:
         """Take samples into account."""
         self._samples.append(self._band.covers(errors, mask))
         inside = (errors.abs() <= self._band.half_width).double()
-        weights = _node_weights(errors, mask).expand_as(inside)
+        weights = _node_weights(errors, mask)
         self._inside = self._inside + (inside * weights).flatten(0, -2).sum(0)
         self._total = self._total + weights.flatten(0, -2).sum(0)
 
@@ -132,18 +132,21 @@ def fit_scale(
     count: Tensor | float = 0.0
     for errors, mask in batches:
         weights, axes = _node_weights(errors, mask), (0, -2) if is_cloud else (0,)
-        total = total + (errors.double().square() * weights).sum(axes, keepdim=True)
+        total = total + (errors.nan_to_num().double().square() * weights).sum(axes, keepdim=True)
         count = count + weights.sum(axes, keepdim=True)
-    mean = torch.as_tensor(total / count).squeeze(0)
-    overall = mean.flatten(0, -2).mean(0)
+    squares, number = torch.as_tensor(total).squeeze(0), torch.as_tensor(count).squeeze(0)
+    mean = squares / number.clamp(min=1)
+    overall = mean.flatten(0, -2).sum(0) / (number > 0).flatten(0, -2).sum(0).clamp(min=1)
     floor = torch.where(overall > 0, SMALLEST_SCALE**2 * overall, 1.0)
-    return mean.maximum(floor).sqrt().to(errors)
+    return torch.where(number > 0, mean.maximum(floor), overall.maximum(floor)).sqrt().to(errors)
 
 
 def _node_weights(errors: Tensor, mask: Tensor | None) -> Tensor:
-    """1 at every node, 0 at padding."""
-    mask = torch.ones(errors.shape[0], errors.shape[-2]) if mask is None else mask
-    return mask.double().view(len(errors), *[1] * (errors.ndim - 3), -1, 1)
+    """1 at every node whose truth is known, 0 at padding and where errors are NaN."""
+    known = (~errors.isnan()).double()
+    if mask is None:
+        return known
+    return known * mask.double().view(len(errors), *[1] * (errors.ndim - 3), -1, 1)
 
 
 def scores(
@@ -151,13 +154,28 @@ def scores(
     scale: Float[Tensor, "*T M C"],
     mask: Bool[Tensor, "S N"] | None = None,
 ) -> Float[Tensor, "S C"]:
-    """For each sample and output the smallest v with |error| ≤ v σ at a share 1 − β of nodes."""
+    """For each sample and output the smallest v with |error| ≤ v σ at a share 1 − β of nodes.
+
+    Nodes whose truth is unknown, where the error is NaN, do not count.
+    """
     ratios = errors.abs() / scale
     found = []
     for index, ratio in enumerate(ratios):
         kept = ratio if mask is None else ratio[..., mask[index], :]
         rows = kept.flatten(0, -2)
-        found.append(rows.kthvalue(num_nodes_needed(len(rows)), dim=0).values)
+        known = ~rows.isnan()
+        if known.all():
+            found.append(rows.kthvalue(num_nodes_needed(len(rows)), dim=0).values)
+            continue
+        columns = [rows[of, channel] for channel, of in enumerate(known.T)]
+        found.append(
+            torch.stack(
+                [
+                    one.kthvalue(num_nodes_needed(len(one))).values if len(one) else one.sum()
+                    for one in columns
+                ]
+            )
+        )
     return torch.stack(found)
 
 

@@ -47,6 +47,7 @@ from cato.physics.metrics import (
     relative_l2_per_frame,
     summarise,
 )
+from cato.problem import Problem
 from cato.progress import note
 from cato.runs.checkpoint import last_state
 from cato.runs.folder import RECORD, Run, fold_folder, open_fold
@@ -114,10 +115,15 @@ def solve_all(surrogate: Surrogate, data: Dataset) -> Tensor:
 def mean_error(surrogate: Surrogate, data: Dataset) -> float:
     """Mean relative L2 error over the samples; 0 for none."""
     errors = [
-        relative_l2(solutions, batch.targets, batch.mask, data.problem.offsets)
+        relative_l2(solutions, batch.targets, batch.mask, *sizes_of(data.problem))
         for batch, solutions, *_ in solved(surrogate, data)
     ]
     return torch.cat(errors).mean().item() if errors else 0.0
+
+
+def sizes_of(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Offsets and units of the outputs, which errors are measured from and in."""
+    return problem.offsets, problem.units
 
 
 def require_finite(surrogate: Surrogate, part: Solved, split: str) -> None:
@@ -263,30 +269,30 @@ def evaluate(
         raise InputError("there are no samples to evaluate on")
     solve_all(surrogate, data.subset(slice(0, 1)))  # the first call compiles and allocates
     problem = data.problem
-    fields, offsets, in_time = fields_of(problem), problem.offsets, problem.time != "steady"
+    fields, sizes, in_time = fields_of(problem), sizes_of(problem), problem.time != "steady"
     found: defaultdict[str, list[Tensor]] = defaultdict(list)
     seconds = 0.0
     for part in solved(surrogate, data):
         observe(part)
         (_, _, targets, mask), solutions = part.batch, part.solutions
         seconds += part.seconds
-        found["errors"].append(relative_l2(solutions, targets, mask, offsets))
+        found["errors"].append(relative_l2(solutions, targets, mask, *sizes))
         if in_time:
-            found["frames"].append(relative_l2_per_frame(solutions, targets, mask, offsets))
-        of_fields = relative_l2_per_field(solutions, targets, fields, mask, offsets)
+            found["frames"].append(relative_l2_per_frame(solutions, targets, mask, *sizes))
+        of_fields = relative_l2_per_field(solutions, targets, fields, mask, *sizes)
         for name, errors in of_fields.items():
             found[f"field {name}"].append(errors)
         if mean_target is not None:
             means = mean_target.expand_as(targets)
-            found["mean"].append(relative_l2(means, targets, mask, offsets))
-            of_means = relative_l2_per_field(means, targets, fields, mask, offsets)
+            found["mean"].append(relative_l2(means, targets, mask, *sizes))
+            of_means = relative_l2_per_field(means, targets, fields, mask, *sizes)
             for name, errors in of_means.items():
                 found[f"mean {name}"].append(errors)
     joined = {name: torch.cat(parts) for name, parts in found.items()}
     has_mean = mean_target is not None
     return Evaluation(
         joined["errors"],
-        joined["frames"].mean(0) if in_time else None,
+        joined["frames"].nanmean(0) if in_time else None,
         joined["mean"].mean().item() if has_mean else None,
         {name: joined[f"field {name}"] for name in fields},
         {name: joined[f"mean {name}"].mean().item() for name in fields} if has_mean else {},
@@ -383,6 +389,7 @@ def evaluate_run(run: Run, split: str = "test", resolution: int | None = None) -
         "step": surrogate.step,
         "shape": list(splits.problem.shape),
         "offsets": splits.problem.offset_by_output,
+        "units": splits.problem.unit_by_output,
         **evaluation.to_dict(),
         "training_error": _training_error(parts) if is_own_mesh else None,
         "forecast": _forecast(parts),
@@ -419,17 +426,17 @@ def fold_models(run: Run, splits: Splits) -> list[HeldOut]:
 def _forecast(parts: list[HeldOut]) -> dict[str, Any] | None:
     """Errors of each frame over more frames than in training; None without later frames."""
     errors = [
-        relative_l2_per_frame(one.solutions, one.batch.targets, one.batch.mask, offsets)
+        relative_l2_per_frame(one.solutions, one.batch.targets, one.batch.mask, *sizes)
         for part in parts
         if part.forecast is not None
-        for offsets in [part.forecast.problem.offsets]
+        for sizes in [sizes_of(part.forecast.problem)]
         for one in solved(part.surrogate, part.forecast)
     ]
     if not errors:
         return None
     of_all = torch.cat(errors)
     trained = parts[0].data.problem.num_steps
-    return {"trained_frames": trained, "frame_errors": of_all.mean(0).tolist()}
+    return {"trained_frames": trained, "frame_errors": of_all.nanmean(0).tolist()}
 
 
 def _evaluate_parts(

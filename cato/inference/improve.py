@@ -154,7 +154,7 @@ def _models(run: Run) -> list[Improvement]:
 
 
 def expected_error(trial: Mapping[str, Any]) -> float:
-    """What candidates are compared by; in runs of old the error at the end of their trials."""
+    """What candidates are compared by; in older runs the error at the end of their trials."""
     found = trial.get("expected") or trial["validation"]
     return inf if found is None else float(found)
 

@@ -19,7 +19,7 @@ from cato.data.rollout import fewer_steps
 from cato.data.training_range import TrainingRange, Verdict, judge, load_range
 from cato.errors import InputError
 from cato.inference.conformal import Band, num_nodes_needed
-from cato.inference.evaluate import band_of, samples_at_once
+from cato.inference.evaluate import band_of, samples_at_once, sizes_of
 from cato.physics.metrics import relative_l2, relative_l2_per_frame
 from cato.problem import Problem
 from cato.progress import note, progress_bar
@@ -216,7 +216,7 @@ class SamplePrediction:
     def _known(self) -> tuple[np.ndarray, np.ndarray] | None:
         """Predicted and true values of the frames whose truth is in the file."""
         truth = self.sample.targets
-        if truth is None:
+        if truth is None or np.isnan(truth).all():
             return None
         return (self.values if self.problem.time == "steady" else self.values[: len(truth)]), truth
 
@@ -235,15 +235,18 @@ class SamplePrediction:
         if self._known is None:
             return None
         found, true = (torch.from_numpy(a[None, ..., channels]) for a in self._known)
-        offsets = np.array(self.problem.offsets)[channels].tolist() if self.problem.offsets else ()
-        return relative_l2(found, true, offsets=offsets).item()
+        offsets, units = (
+            np.array(numbers)[channels].tolist() if numbers else ()
+            for numbers in sizes_of(self.problem)
+        )
+        return relative_l2(found, true, None, offsets, units).item()
 
     def frame_errors(self) -> np.ndarray:
         """Relative L2 error of each frame whose truth is known; empty if steady."""
         if self._known is None or self.problem.time == "steady":
             return np.zeros(0)
         found, true = (torch.from_numpy(a.reshape(1, len(a), -1, a.shape[-1])) for a in self._known)
-        return relative_l2_per_frame(found, true, offsets=self.problem.offsets)[0].numpy()
+        return relative_l2_per_frame(found, true, None, *sizes_of(self.problem))[0].numpy()
 
     def is_covered(self) -> np.ndarray | None:
         """For each output, whether the promised share of nodes lies inside the band."""
@@ -251,9 +254,10 @@ class SamplePrediction:
             return None
         found, truth = self._known
         width = self.half_width[: len(truth)] if self.problem.time != "steady" else self.half_width
-        has_band = ~np.isnan(width).any(-1)
-        rows = (np.abs(found - truth) <= width)[has_band].reshape(-1, truth.shape[-1])
-        return rows.sum(0) >= num_nodes_needed(len(rows))
+        known = ~(np.isnan(width) | np.isnan(truth) | np.isnan(found))
+        inside = ((np.abs(found - truth) <= width) & known).reshape(-1, truth.shape[-1]).sum(0)
+        counts = known.reshape(-1, truth.shape[-1]).sum(0).tolist()
+        return inside >= np.array([num_nodes_needed(count) for count in counts])
 
 
 def predict_samples(
@@ -291,6 +295,8 @@ def predict_samples(
                         later = problem.num_steps - len(width)
                         pad = [(0, later), *(width.ndim - 1) * [(0, 0)]]
                         width = np.pad(width, pad, constant_values=np.nan)
+                    if width is not None and problem.mask == "all":
+                        width = np.where(np.isnan(values), np.nan, width)
                 predictions.append(SamplePrediction(problem, sample, values, verdict, width))
             bar(len(predictions))
     return predictions, seconds / len(samples)
@@ -422,8 +428,14 @@ def _require_fit(problem: Problem, samples: UserSamples) -> None:
             )
         arrays = {"coordinates": sample.coords, "inputs": sample.inputs, "targets": sample.targets}
         for what, array in arrays.items():
-            if array is not None and not np.isfinite(array).all():
-                raise InputError(f"{sample.origin}: the {what} have NaN or infinite values")
+            if array is None or np.isfinite(array).all():
+                continue
+            if what == "targets" and not np.isinf(array).any():
+                continue  # not known everywhere
+            raise InputError(
+                f"{sample.origin}: the {what} have NaN or infinite values"
+                + "; the model was trained without a mask" * (what == "inputs" and not problem.mask)
+            )
         expected = (*sample.mesh, problem.num_outputs)
         if in_time:
             num_frames = problem.num_steps

@@ -20,7 +20,7 @@ SMALLEST_STENCIL = 5  # Nodes along an axis from which on the loop is faster tha
 
 
 class DepthwiseConv2d(nn.Conv2d):
-    """A convolution of each channel with a stencil of its own."""
+    """A convolution of each channel with its own stencil."""
 
     def _conv_forward(self, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         padding: Any = self.padding

@@ -55,7 +55,7 @@ class Operator(nn.Module, ABC):
     geometries: ClassVar[tuple[Literal["grid", "mesh", "cloud"], ...]] = ("grid", "mesh", "cloud")
     why_not_cloud: ClassVar[str] = ""  # Why clouds are not among them, a clause for messages.
     permutation_equivariant: ClassVar[bool] = True  # Permuting a cloud permutes the outputs.
-    index_inputs: ClassVar[bool] = False  # Published with node indices beside mesh coordinates.
+    index_inputs: ClassVar[bool] = False  # Published with node indices next to mesh coordinates.
     # Names of the modules between those that read the inputs and those that write the outputs.
     hidden: ClassVar[tuple[str, ...]] = ("blocks",)
     blocks: nn.ModuleList | tuple[()]  # Layers that FSDP shards one by one; if empty, all at once.

@@ -16,7 +16,12 @@ channel, so that the weights mean the same on every mesh and in every unit (`gra
 is the paper's formula). With several output channels, L_grad, L_flux and L_cons are means over the
 channels; norms run over all nodes and channels jointly. Norms are computed in units of the largest
 value of each sample, so that they neither overflow nor vanish, and ε is relative to it. In L_val,
-‖u‖ is ‖u − offset‖ for outputs that vary little around a large constant (`Problem.offsets`).
+‖u‖ is ‖u − offset‖ for outputs that vary little around a large constant (`Problem.offsets`), and
+of outputs of unlike magnitudes û − u is measured in their deviations and u in their RMS
+(`Problem.deviations`, `Problem.units`).
+
+Targets may be NaN (`Problem.has_gaps`): such nodes do not count, and of the gradient terms only
+nodes whose whole difference stencil has values.
 """
 
 from dataclasses import dataclass
@@ -50,6 +55,8 @@ class LossConfig:
     gdl: NonNegative = 0.0  # λ_gdl, relative error of each partial derivative.
     # Measure ∇u in units of its RMS over the training set, or raw.
     gradient_scale: Literal["rms", "raw"] = "rms"
+    # Fields of unlike magnitudes count alike, or as their physical values do.
+    field_weights: Literal["equal", "raw"] = "equal"
 
     @property
     def needs_flux(self) -> bool:
@@ -80,6 +87,8 @@ class PhysicalLoss(nn.Module):
 
     scale: Tensor
     offsets: Tensor | None
+    units: Tensor | None
+    deviations: Tensor | None
 
     def __init__(
         self,
@@ -110,8 +119,11 @@ class PhysicalLoss(nn.Module):
                     f"unit; set gradient_scale to 'raw' or the gradient weights to 0"
                 )
         self.register_buffer("scale", scale.unsqueeze(-1), persistent=False)
-        offsets = torch.tensor(problem.offsets, dtype=torch.float64) if problem.offsets else None
-        self.register_buffer("offsets", offsets, persistent=False)
+        is_equal = self.config.field_weights == "equal"
+        for name in ("offsets", "units", "deviations"):
+            numbers = getattr(problem, name) if is_equal or name == "offsets" else ()
+            found = torch.tensor(numbers, dtype=torch.float64) if numbers else None
+            self.register_buffer(name, found, persistent=False)
 
     def forward(
         self,
@@ -134,8 +146,14 @@ class PhysicalLoss(nn.Module):
             weights: Share of each sample in the mean, 1/B by default. With 1/B of the whole
                 batch, losses and gradients of its shards sum to those of the batch.
         """
+        difference = values - target
         size = target if self.offsets is None else target - self.offsets
-        terms = {"value": self._relative_error(values - target, size, mask)}
+        if self.units is not None and self.deviations is not None:
+            difference, size = difference / self.deviations.to(size), size / self.units.to(size)
+        if self.problem.has_gaps:
+            unknown = target.isnan()
+            difference, size = difference.masked_fill(unknown, 0), size.masked_fill(unknown, 0)
+        terms = {"value": self._relative_error(difference, size, mask)}
         if self.config.needs_metric:
             assert mask is None, "only clouds have padding, and they have no gradient terms"
             terms |= self._gradient_terms(values, target, flux, metric)
@@ -156,9 +174,13 @@ class PhysicalLoss(nn.Module):
             raise InputError("the gradient terms need a metric; pass inverse_metric(...)")
         on = metric, problem.shape, problem.periodic, self.partition
         true, predicted = gradient(target, *on), gradient(values, *on)
+        known = None
+        if problem.has_gaps:  # stencils that lie inside
+            known = ~true.isnan().any(-1, keepdim=True)
+            true, predicted = (x.masked_fill(~known, 0) for x in (true, predicted))
         terms = {}
         if config.gradient > 0:
-            terms["gradient"] = self._mean_square(predicted - true)
+            terms["gradient"] = self._mean_square(predicted - true, known)
         if config.needs_flux:
             if flux is None:
                 raise InputError(
@@ -166,19 +188,25 @@ class PhysicalLoss(nn.Module):
                     "weights to 0 or choose a model that has one"
                 )
             if config.flux > 0:
-                terms["flux"] = self._mean_square(flux - true)
+                terms["flux"] = self._mean_square(flux - true, known)
             if config.consistency > 0:
-                terms["consistency"] = self._mean_square(flux - predicted)
+                terms["consistency"] = self._mean_square(flux - predicted, known)
         if config.gdl > 0:
             partials = zip(predicted.unbind(-1), true.unbind(-1), strict=True)
             errors = [self._relative_error(p - t, t) for p, t in partials]
             terms["gdl"] = torch.stack(errors).sum(0)
         return terms
 
-    def _mean_square(self, difference: Float[Tensor, "B N C D"]) -> Float[Tensor, " B"]:
+    def _mean_square(
+        self, difference: Float[Tensor, "B N C D"], known: Bool[Tensor, "B N C 1"] | None
+    ) -> Float[Tensor, " B"]:
         """Mean over nodes and channels of the squared Euclidean norm, in units of `scale`."""
-        squares = (difference / self.scale).square().sum((1, 2, 3))
-        return self.partition.total(squares) / (self.problem.num_nodes * difference.shape[2])
+        if known is None:
+            squares = (difference / self.scale).square().sum((1, 2, 3))
+            return self.partition.total(squares) / (self.problem.num_nodes * difference.shape[2])
+        squares = (difference / self.scale).masked_fill(~known, 0).square().sum((1, 2, 3))
+        count = self.partition.total(known.sum((1, 2, 3)).to(squares))
+        return self.partition.total(squares) / count.clamp(min=1)
 
     def _relative_error(
         self, difference: Fields, true: Fields, mask: Mask = None
@@ -207,7 +235,7 @@ class GradientScale:
     def __init__(self, shape: tuple[int, ...], periodic: tuple[bool, ...]) -> None:
         self.shape, self.periodic = shape, periodic
         self.total: Tensor | float = 0.0
-        self.count = 0
+        self.count: Tensor | int = 0  # By channel, if some targets are NaN.
 
     @torch.no_grad()
     def add(self, targets: Float[Tensor, "S *T N C"], metric: Float[Tensor, "#S N D D"]) -> None:
@@ -220,8 +248,12 @@ class GradientScale:
             inverse = inverse.to("cpu", torch.float64)
             for u in chunk.unbind(1):
                 slopes = gradient(u, inverse, self.shape, self.periodic)
+                unknown = slopes.isnan().any(-1)
+                if unknown.any():
+                    slopes = slopes.masked_fill(unknown[..., None], 0)
+                    self.count = self.count - unknown.sum((0, 1))
                 self.total = self.total + slopes.square().sum((0, 1, 3))
-        self.count += prod(frames.shape[:-1])
+        self.count = self.count + prod(frames.shape[:-1])
 
     @property
     def rms(self) -> Float[Tensor, " C"]:

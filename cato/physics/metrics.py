@@ -5,7 +5,9 @@ exact prediction and infinite for any other: such a sample shows in every mean, 
 
 Norms are computed in float64 and in units of the largest value: the error of fields scaled by any
 factor is the same. Where outputs vary little around a large constant,
-`Problem.offsets`, errors are relative to the variation, ‖û − u‖₂ / ‖u − offset‖₂.
+`Problem.offsets`, errors are relative to the variation, ‖û − u‖₂ / ‖u − offset‖₂. Errors over
+outputs of unlike magnitudes measure each in its own unit, `Problem.units`. Nodes whose true value
+is NaN do not count.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,19 +27,28 @@ def relative_l2(
     target: Float[Tensor, "B *T N C"],
     mask: Mask = None,
     offsets: Sequence[float] = (),
+    units: Sequence[float] = (),
 ) -> Float[Tensor, " B"]:
     """Relative error of every sample, over all its frames, nodes and channels jointly.
 
-    `offsets` has a number for each channel, or none: see `Problem.offsets`.
+    `offsets` and `units` have a number for each channel, or none: see `Problem`. The error of a
+    sample without any true value is NaN.
     """
-    level = torch.tensor(offsets or 0.0, dtype=torch.float64, device=target.device)
+    level, unit = (
+        torch.tensor(numbers or default, dtype=torch.float64, device=target.device)
+        for numbers, default in ((offsets, 0.0), (units, 1.0))
+    )
     errors, sizes = [], []
     for index, pair in enumerate(zip(prediction, target, strict=True)):  # bounds the memory
         if mask is not None:
             pair = tuple(values[..., mask[index], :] for values in pair)
         found, true = (values.double() for values in pair)
-        errors.append(_norm(found - true))
-        sizes.append(_norm(true - level))
+        error, size = (found - true) / unit, (true - level) / unit
+        known = ~true.isnan()
+        if not known.all():
+            error, size = error[known], size[known]
+        errors.append(_norm(error))
+        sizes.append(_norm(size))
     if not errors:
         return target.new_zeros(0, dtype=torch.float64)
     error, size = torch.stack(errors), torch.stack(sizes)
@@ -46,6 +57,8 @@ def relative_l2(
 
 def _norm(values: Float[Tensor, "..."]) -> Float[Tensor, ""]:
     """Euclidean norm, in units of the largest value: squares of 1e200 do not exist in float64."""
+    if not values.numel():
+        return values.new_tensor(torch.nan)
     largest = values.abs().amax()
     return largest * torch.linalg.vector_norm(values / torch.where(largest > 0, largest, 1))
 
@@ -55,10 +68,11 @@ def relative_l2_per_frame(
     target: Float[Tensor, "B T N C"],
     mask: Mask = None,
     offsets: Sequence[float] = (),
+    units: Sequence[float] = (),
 ) -> Float[Tensor, "B T"]:
-    """Relative error of every frame of a rollout by itself."""
+    """Relative error of every frame of a rollout by itself; NaN for frames without true values."""
     frames = zip(prediction.unbind(1), target.unbind(1), strict=True)
-    return torch.stack([relative_l2(p, t, mask, offsets) for p, t in frames], 1)
+    return torch.stack([relative_l2(p, t, mask, offsets, units) for p, t in frames], 1)
 
 
 def relative_l2_per_field(
@@ -67,6 +81,7 @@ def relative_l2_per_field(
     fields: Mapping[str, Sequence[int]],
     mask: Mask = None,
     offsets: Sequence[float] = (),
+    units: Sequence[float] = (),
 ) -> dict[str, Float[Tensor, " B"]]:
     """Relative error of each field, given as channels, by itself."""
     return {
@@ -75,6 +90,7 @@ def relative_l2_per_field(
             target[..., channels],
             mask,
             [offsets[channel] for channel in channels] if offsets else (),
+            [units[channel] for channel in channels] if units else (),
         )
         for name, channels in fields.items()
     }

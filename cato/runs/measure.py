@@ -1,7 +1,8 @@
 """What a training must know of all its samples beforehand: statistics and the scale of gradients.
 
 For streamed data both come from one pass, and are saved in a sealed file next to the data. It is
-bound to their fingerprint, so that other data, or other samples of the same file, have their own.
+bound to their fingerprint and to the problem, so that other data, and other samples or fields of
+the same file, have their own.
 """
 
 import hashlib
@@ -14,7 +15,8 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from cato.data.dataset import Batch, Dataset
-from cato.data.statistics import Moments, Statistics, one_pass
+from cato.data.moments import Moments
+from cato.data.statistics import Statistics, one_pass
 from cato.data.streamed import Streamed
 from cato.errors import InputError
 from cato.files import BLANK, DAMAGED, atomic_write, read_sealed_tensors, seal_tensors
@@ -22,7 +24,7 @@ from cato.physics.gradient import inverse_metric
 from cato.physics.losses import GradientScale
 from cato.progress import note
 
-FORMAT = "1"  # Of the saved file, and of what is computed: another one is computed anew.
+FORMAT = "2"  # Of the saved file, and of what is computed: another one is computed anew.
 MAX_BYTES = 2**32
 
 
@@ -95,7 +97,8 @@ def saved_at(train: Streamed) -> Path:
 
 
 def _key(train: Streamed) -> str:
-    found = hashlib.sha256(f"{FORMAT} {train.source.fingerprint}".encode())
+    problem = json.dumps(train.problem.to_dict(), sort_keys=True)
+    found = hashlib.sha256(f"{FORMAT} {train.source.fingerprint} {problem}".encode())
     found.update(train.indices.astype("<i8").tobytes())
     return found.hexdigest()
 
@@ -104,13 +107,16 @@ def _save(place: Path, key: str, statistics: Statistics, gradients: Gradients) -
     tensors: dict[str, Tensor] = {}
     counts: dict[str, int] = {}
     for name, moments in statistics.moments.items():
-        counts[name] = moments.count
+        counts[name] = moments.count if isinstance(moments.count, int) else 0
+        if not counts[name]:  # some values were NaN
+            tensors[f"{name}/count"] = torch.as_tensor(moments.count)
         tensors |= {f"{name}/mean": moments.mean, f"{name}/squares": moments.squares}
+    scale = gradients.scale
     if not gradients.obstacle:
-        tensors["gradients"] = torch.as_tensor(gradients.scale.total)
+        tensors["gradients"] = torch.as_tensor(scale.total)
+        tensors["gradients/count"] = torch.as_tensor(scale.count)
     about = {
         "counts": json.dumps(counts),
-        "gradients": str(gradients.scale.count),
         "obstacle": gradients.obstacle,
         "checksum": BLANK,
     }
@@ -126,12 +132,17 @@ def _loaded(train: Streamed, place: Path, key: str) -> tuple[Statistics, Gradien
         content, about = read_sealed_tensors(place, key, MAX_BYTES)
         tensors = load(content)
         statistics.moments = {
-            name: Moments(count, tensors[f"{name}/mean"], tensors[f"{name}/squares"])
+            name: Moments(
+                count or tensors[f"{name}/count"],
+                tensors[f"{name}/mean"],
+                tensors[f"{name}/squares"],
+            )
             for name, count in json.loads(about["counts"]).items()
         }
-        gradients.obstacle, gradients.scale.count = about["obstacle"], int(about["gradients"])
+        gradients.obstacle = about["obstacle"]
         if not gradients.obstacle:
             gradients.scale.total = tensors["gradients"]
+            gradients.scale.count = tensors["gradients/count"]
     except FileNotFoundError:
         return None
     except (OSError, SafetensorError, *DAMAGED) as error:

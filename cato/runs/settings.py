@@ -33,6 +33,7 @@ from cato.config import (
 )
 from cato.data.conditioning import recommend
 from cato.data.dataset import Dataset, Splits
+from cato.data.normalise import require_corresponding
 from cato.data.streamed import Streamed
 from cato.data.symmetry import SymmetryName
 from cato.errors import InputError
@@ -66,7 +67,7 @@ FITTED = (
 )
 """Settings fitted to user data: a command that repeats a run on user data names them all."""
 ON_CPUS = {"precision": "32-true", "compile": False}
-"""What settings left to the device mean on CPUs, and what runs of old have recorded."""
+"""What settings left to the device mean on CPUs, and what older runs have recorded."""
 RATES = ("learning_rate", "muon_learning_rate")
 FINE_TUNING_RATE = 1 / 3  # Learning rates of fine-tuning, in units of the recipe's.
 MANY_NODES = 2**12  # Meshes of this size get a small model of half the width.
@@ -103,6 +104,9 @@ class DataConfig:
     times: str = ""
     """Field of `file` with the times of its frames; times, time or t by default. none: evenly
     spaced."""
+    mask: str = ""
+    """Field of `file` that is not 0 at nodes with values, or such as land=0; mask by default. Nodes
+    with NaN have no values in any case."""
     train_frames: Count | None = None
     """Frames of a rollout to train on, the first ones of `file`; the report shows the error in the
     later ones too. All by default."""
@@ -148,7 +152,7 @@ class DataConfig:
     @property
     def naming(self) -> Naming:
         names = Naming.parse(self.coords, self.inputs, self.targets, self.periodic)
-        return replace(names, time=self.time, times=self.times)
+        return replace(names, time=self.time, times=self.times, mask=self.mask)
 
     def condition(self, train: Dataset, model: type[Operator], *, quiet: bool = False) -> Problem:
         """The problem of the training samples with the conditioning of these settings; says why."""
@@ -167,6 +171,8 @@ class DataConfig:
         if self.mesh_inputs is not None:
             changes["mesh_inputs"] = self.mesh_inputs
         chosen = replace(chosen, **changes)
+        if chosen.reference == "node" or chosen.mesh_inputs:
+            require_corresponding(train)
         for name, reason in reasons.items():
             used = getattr(chosen, name) == getattr(recommended, name) != getattr(published, name)
             if used and not quiet:
@@ -306,11 +312,14 @@ def _require_consistent(data: DataConfig, benchmark: str, where: str) -> None:
         )
     if (data.file is not None) != (benchmark == USER_DATA) or (data.file and data.original):
         raise InputError(f"{where}: data.file is for user data; give it as `cato train FILE`")
-    names = ("coords", "inputs", "targets", "periodic", "time", "times", "train_frames", "folds")
+    names = (
+        *("coords", "inputs", "targets", "periodic", "time", "times", "mask"),
+        *("train_frames", "folds"),
+    )
     if data.file is None and any(getattr(data, n) != getattr(DataConfig, n) for n in names):
         raise InputError(
             f"{where}: data.coords, data.inputs, data.targets, data.periodic, data.time, "
-            f"data.times, data.train_frames and data.folds are for user data"
+            f"data.times, data.mask, data.train_frames and data.folds are for user data"
         )
     if data.file is not None and data.resolution is not None:
         raise InputError(f"{where}: the resolution of user data is that of their file")
@@ -384,8 +393,8 @@ def build_candidates(
         data = from_dict(DataConfig, values, where, "data")
         naming, notes = complete_naming(Path(file), data.naming)
         if notes:  # stored with the run, as if the user had given the names
-            values |= {**naming.words(), "periodic": naming.periodic}
-            data = from_dict(DataConfig, values, where, "data")
+            words: dict[str, Any] = {**naming.words(), "periodic": naming.periodic}
+            data = replace(data, **words)
         for sentence in notes:
             note(sentence)
         fingerprint, splits = data.open_file()

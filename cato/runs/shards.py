@@ -45,7 +45,7 @@ def save_shards(
 
 
 def read_shards(folder: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Fill tensors, which may be sharded over the processes of now; all processes call it."""
+    """Fill tensors, which may be sharded over the current processes; all processes call it."""
     with _as_input_error(folder, "read"):
         dcp.load(dict(tensors), storage_reader=dcp.HuggingFaceStorageReader(str(folder)))
 

@@ -66,7 +66,7 @@ def open_start(name: str, expected_fingerprint: str = "") -> Start:
     if expected_fingerprint and start.fingerprint != expected_fingerprint:
         raise InputError(
             f"the weights of {name} have changed: their fingerprint is {start.fingerprint}, "
-            f"expected was {expected_fingerprint}; restore them, or start from those of today "
+            f"expected was {expected_fingerprint}; restore them, or start from the current ones "
             f"without --train.start-fingerprint"
         )
     return start

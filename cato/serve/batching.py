@@ -10,7 +10,7 @@ The values of a result depend on the other samples of its pass in the last bits.
 mode a pass has one request only, and PyTorch one thread.
 
 Models run in one thread of this process: PyTorch itself uses the cores. Longer work, such as a
-solver, belongs in a process of its own.
+solver, belongs in its own process.
 """
 
 import logging
@@ -68,7 +68,7 @@ class Job:
     request: PredictRequest
     turn: int = 0  # jobs run in this order, then by age
     result: "Future[PredictResult]" = field(default_factory=Future)
-    is_cancelled: bool = False  # nobody waits for the result any more
+    is_cancelled: bool = False  # nothing waits for the result any more
 
 
 class Batcher:

@@ -48,8 +48,8 @@ class Quota:
     def refusal(self, client: str, amount: int = 1) -> HTTPException | None:
         """Why a client cannot take more, if so."""
         for status, held, limit, whose in (
-            (503, self.held, self.total, "in all"),
-            (429, self._held_by[client], self.each, "of yours"),
+            (503, self.held, self.total, "in total"),
+            (429, self._held_by[client], self.each, "per client"),
         ):
             if held + amount > limit and not (status == 429 and client in self.exempt):
                 reason = f"{self.unit} are limited to {limit} {whose} at a time; try again later"

@@ -71,8 +71,8 @@ class LimitedProtocol(H11Protocol):
     def _watch_header(self) -> None:
         """Run the timer unless a request is being answered.
 
-        It starts with the connection and with the first byte after a response, be it of the next
-        header or the rest of a body that nobody wants; uvicorn's timer covers the silence between.
+        It starts with the connection and with the first byte after a response, of the next
+        header or of the rest of an unwanted body; uvicorn's timer covers the silence between.
         """
         if self.cycle is not None and not self.cycle.response_complete:
             if self.header_timer is not None:

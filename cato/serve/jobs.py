@@ -147,10 +147,10 @@ class SolverJobs:
             if len(own) >= settings.client_jobs:
                 replaced = next((old for old in own if old.is_over), None)
                 if replaced is None:
-                    raise _too_many(429, f"{settings.client_jobs} of yours")
+                    raise _too_many(429, f"{settings.client_jobs} per client")
                 kept.remove(replaced)
             if len(kept) >= settings.max_jobs:
-                raise _too_many(503, f"{settings.max_jobs} in all")
+                raise _too_many(503, f"{settings.max_jobs} in total")
             self._jobs = {old.id: old for old in [*kept, job]}
             if len(self._threads) < settings.solver_processes:
                 self._threads.append(threading.Thread(target=self._work, daemon=True))

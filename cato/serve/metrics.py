@@ -1,4 +1,4 @@
-"""Prometheus metrics of one application, in a registry of its own."""
+"""Prometheus metrics of one application, in its own registry."""
 
 from functools import partial
 

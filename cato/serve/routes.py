@@ -160,7 +160,7 @@ async def describe_model(name: str, service: Serving) -> dict[str, Any]:
             _413="too many bytes, samples or nodes",
             _415="unknown content type",
             _422="the arrays do not fit the model",
-            _429="too much of yours in progress; try again after Retry-After seconds",
+            _429="too much of this client in progress; try again after Retry-After seconds",
             _503="too much in progress; try again after Retry-After seconds",
             _504="not solved in time",
         ),

@@ -178,7 +178,7 @@ def _warn_if_open(host: str, address: str) -> None:
     """Warn if the service is open to the network."""
     if not ipaddress.ip_address(address.partition("%")[0]).is_loopback:
         note(
-            f"NOTE: at {host}, anybody who can reach this machine over the network can use these "
+            f"NOTE: at {host}, anyone who can reach this machine over the network can use these "
             f"models; there is no token. To require one: --token-file FILE. To serve this machine "
             f"only: --host 127.0.0.1"
         )

@@ -145,7 +145,7 @@ def reasons(config: RunConfig, train: Dataset) -> list[str]:
 def advise(
     config: RunConfig, splits: Splits, minutes: float = MINUTES, finished: Trained | None = None
 ) -> Advice:
-    """Train briefly for at most so many minutes, and extrapolate.
+    """Train briefly for at most `minutes`, and extrapolate.
 
     Args:
         config: Settings of the training to advise on.
@@ -321,7 +321,7 @@ def _larger(
     evidence = (
         f"{_found(error)}, if the ratio stays: after {row.steps} steps {wide.validation:.2%} "
         f"instead of {row.validation:.2%}; a step takes {cost:.1f} times as long, in which "
-        f"time the model of now reaches {_found(same_time)}"
+        f"time the current model reaches {_found(same_time)}"
     )
     return Change(f"larger model: {WIDER} times the width", _known(error), evidence)
 

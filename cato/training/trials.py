@@ -1,8 +1,8 @@
-"""The choice of a model by trials: every candidate trains for a short time, the best goes on.
+"""The choice of a model by trials: every candidate trains for a short time, the best is trained.
 
 A trial is a whole training with a tenth of the length, schedule included, after one that is shorter
 still. Models differ in how fast they start and in how far they get, so the candidates are compared
-by the error that they can be expected to reach if they go on learning as they did between the two,
+by the error that they can be expected to reach if they keep learning as they did between the two,
 see `extrapolated`. Nothing of the trials is kept but the figures: the best candidate starts afresh,
 so that its run can be repeated without them. They are part of a time budget; a number of steps or
 epochs is that of the training alone.
@@ -95,7 +95,7 @@ def run_trials(config: RunConfig, splits: Splits, fabric: Fabric) -> Trial:
 
 
 def extrapolated(early: float, early_steps: int, late: float, late_steps: int) -> float:
-    """The error after as many times more steps again, if it goes on falling like a power of them.
+    """The error after as many times more steps again, if it falls like a power law of the steps.
 
     A whole training is longer still. But the decay slows down, so that no more is expected.
     """

@@ -5,7 +5,7 @@ Every reader returns an `xarray.Dataset` with these variables (samples and time 
     coords      (sample, axis_0, axis_1, ..., channel_coords)           node positions
     NAME        (sample, time_NAME, axis_0, axis_1, ..., channel_NAME)  a field
     NAME        (sample, channel_NAME)                                  scalars of the samples
-    mask        (sample, axis_0)                                        False at padding of clouds
+    mask        (sample, axis_0, ...)                                   False where nothing is known
     NAME        (sample, time_NAME, channel_NAME)                       numbers of every frame
     times       (sample, time_times)                                    times of the frames
     lengths     (sample)                                                frames of each series
@@ -106,16 +106,18 @@ def sample_variables(
             )
         variables["lengths"] = ((SAMPLE,), lengths)
     if "mask" in arrays:
-        mask = arrays["mask"] != 0
-        if mask.shape != (count, *mesh) or len(mesh) != 1:
+        mask = arrays["mask"]
+        if mask.shape not in ((count, *mesh), mesh):
             raise InputError(
-                f"{path}: the mask should mark the points of clouds, of shape {(count, 'N')}; "
-                f"it is {mask.shape} on nodes {mesh}"
+                f"{path}: the mask should have the shape of the nodes, {mesh}, or with samples "
+                f"{(count, *mesh)}; it is {mask.shape}"
             )
-        if not mask.any(axis=1).all():
-            empty = mask.any(axis=1).argmin()
-            raise InputError(f"{path}, sample {empty}: all points are padding; remove it")
-        variables["mask"] = ((SAMPLE, *mesh_dims(1)), mask)
+        dims = (SAMPLE, *mesh_dims(len(mesh)))[-mask.ndim :]
+        by_sample = mask.reshape(-1, prod(mesh)).any(axis=1)
+        if not by_sample.all():
+            where = f", sample {by_sample.argmin()}" if mask.ndim > len(mesh) else ""
+            raise InputError(f"{path}{where}: the mask is 0 at all nodes; remove it")
+        variables["mask"] = (dims, mask)
     if "split" in arrays:
         values = np.atleast_1d(np.squeeze(arrays["split"]))
         numbers = values.dtype.kind in "fiu"
@@ -285,10 +287,11 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
         dims = (*sample_dim(num_samples), TIME)[-len(file.shapes[times]) :]
         if dims[0] == TIME or file.shapes[times][0] == num_samples:
             variables["times"] = (dims, as_times(file.read(times), f"{file.path}: {times!r}"))
+    extra = mask_of(file, naming)
     if has_samples:
-        reads = {"mask": file.numbers, "split": file.read, "lengths": file.numbers}
-        extra = {name: read(name) for name, read in reads.items() if name in file.shapes}
-        variables |= sample_variables(file.path, extra, match.num_samples, match.mesh)
+        reads = {"split": file.read, "lengths": file.numbers}
+        extra |= {name: read(name) for name, read in reads.items() if name in file.shapes}
+    variables |= sample_variables(file.path, extra, match.num_samples, match.mesh)
     dataset = make_dataset(file.path, naming, variables, notes)
     for name, label in LABELS.items():
         if name in variables and label in file.shapes:
@@ -300,6 +303,22 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
                 raise InputError(f"{file.path}: {message}")
             dataset = dataset.assign_coords({channel: words})
     return dataset
+
+
+def mask_of(file: ArrayFile, naming: Naming) -> dict[str, np.ndarray]:
+    """The mask of a file, True where there are values; empty if it has none."""
+    names = [name for name in file.shapes if naming.is_mask(name)]
+    if naming.mask and not names:
+        raise InputError(
+            f"{file.path} has no array {naming.mask.partition('=')[0]!r} that could be a mask, "
+            f"only {', '.join(file.shapes)}"
+        )
+    if naming.mask and "mask" in file.shapes and names != ["mask"]:
+        raise InputError(
+            f"{file.path} has an array mask besides {names[0]!r}; leave out --data.mask to use it, "
+            f"or rename it"
+        )
+    return {"mask": naming.valid(names[0], file.numbers(names[0]))} if names else {}
 
 
 def unit_grid(mesh: Shape) -> np.ndarray:

@@ -59,7 +59,8 @@ def guess(
 
 def _of_named(file: ArrayFile, naming: Naming, has_samples: bool) -> tuple[Naming, list[str]]:
     """A forecast of the fields that change in time, else a target and what is known before it."""
-    data = {n: dims for n, dims in file.dims.items() if n not in (*file.coords, *NO_FIELDS)}
+    none = {*file.coords, *NO_FIELDS, *(n for n in file.dims if naming.is_mask(n))}
+    data = {n: dims for n, dims in file.dims.items() if n not in none}
     nodal = [n for n, dims in data.items() if {*dims} - {*TIMES, *SAMPLES, *CHANNELS}]
     if not nodal:
         raise InputError(f"{file.path} has no fields on a mesh, only {', '.join(file.dims)}")
@@ -94,7 +95,11 @@ def _of_named(file: ArrayFile, naming: Naming, has_samples: bool) -> tuple[Namin
 def _of_arrays(file: ArrayFile, naming: Naming, has_samples: bool) -> tuple[Naming, list[str]]:
     """Known names among the arrays: coordinates, an input and a target."""
     least = 1 + has_samples
-    large = [n for n, shape in file.shapes.items() if len(shape) >= least and n not in NO_FIELDS]
+    large = [
+        n
+        for n, shape in file.shapes.items()
+        if len(shape) >= least and n not in NO_FIELDS and not naming.is_mask(n)
+    ]
     if {name.lower() for name in large} == {"x", "y"}:  # as PyTorch data sets have them
         return replace(naming, inputs=(Name(large[0]),), targets=(Name(large[1]),)), []
     coords = naming.coords or _coordinates(file)
@@ -127,7 +132,9 @@ def _pair(
     if len(fields) == 1 and numbers:
         return tuple(map(Name, numbers)), (Name(fields[0]),)
     listed = ", ".join(
-        f"{name} {shape}" for name, shape in file.shapes.items() if name not in file.coords
+        f"{name} {shape}"
+        for name, shape in file.shapes.items()
+        if name not in (*file.coords, *NO_FIELDS)
     )
     example = f"--inputs {fields[0]} --targets {fields[1]}" if len(fields) > 1 else "--targets p"
     if len(fields) == 1:

@@ -1,7 +1,8 @@
 """Checking samples for what would spoil a training.
 
-Training refuses values that are not finite, and targets or frames that are zero everywhere. Folded
-cells, duplicates and constant channels are only reported.
+Training refuses values that are infinite, coordinates that are NaN, and targets or frames that are
+zero everywhere. Nodes without values (NaN), folded cells, duplicates and constant channels are only
+reported.
 """
 
 import hashlib
@@ -65,6 +66,8 @@ def inspect_samples(
     findings = [
         *(Finding(sentence) for sentence in (*notes, *samples.notes)),
         *_stopping(samples),
+        *_masked(samples),
+        *_unlike(problem),
         *_folded(samples, problem),
         *(
             Finding(
@@ -113,8 +116,17 @@ def _stopping(samples: UserSamples) -> list[Finding]:
     incomplete = {name for name, spread in spreads.items() if not spread.is_complete}
     for index, sample in enumerate(samples.samples if incomplete else []):
         for name, values in samples.channels(sample):
-            if name in incomplete and not np.isfinite(values).all():
-                found[f"{name} has values that are NaN or infinite"].append(index)
+            if name not in incomplete:
+                continue
+            if np.isinf(values).any():
+                found[f"{name} has infinite values"].append(index)
+            elif name.startswith("coordinate") and np.isnan(values).any():
+                found[
+                    f"{name} is NaN at some nodes; give every node a position, and NaN or a mask "
+                    f"to the fields"
+                ].append(index)
+            elif np.isnan(values).all():
+                found[f"{name} is NaN at all nodes"].append(index)
     for name, spread in spreads.items():
         if not spread.is_usable:
             what = f"{name} reaches {spread.largest:.2g}, which squares of float64 cannot carry"
@@ -127,13 +139,55 @@ def _stopping(samples: UserSamples) -> list[Finding]:
     for index, sample in enumerate(samples.samples):
         if sample.targets is None:
             continue
-        varies = sample.targets != offsets
-        if not varies.any():
+        unknown = np.isnan(sample.targets)
+        varies = (sample.targets != offsets) | (unknown & ~unknown.all())
+        if not (varies & ~unknown).any():
             found[f"the targets are {undefined}"].append(index)
         elif samples.time != "steady":  # in time each frame has a relative error
             for frame in np.flatnonzero([not frame.any() for frame in varies]):
                 found[f"frame {frame} of the targets is {undefined} ({advice})"].append(index)
     return [Finding(what, tuple(indices), stops=True) for what, indices in found.items()]
+
+
+def _masked(samples: UserSamples) -> list[Finding]:
+    """How much has no values."""
+    found = []
+    if samples.mask:
+        shares = [1 - float(sample.inputs[..., 0].mean()) for sample in samples.samples]
+        where = tuple(index for index, share in enumerate(shares) if share)
+        what = "no inputs" if samples.mask == "inputs" else "no values"
+        extent = f"{min(shares):.1%} to {max(shares):.1%}" if np.ptp(shares) else f"{shares[0]:.1%}"
+        found.append(
+            Finding(
+                f"{extent} of the nodes of a sample have {what}: a mask is the first input, and "
+                f"the inputs there are the mean of the others",
+                where if len(where) < len(samples) else (),
+            )
+        )
+    truths = [sample.targets for sample in samples.samples if sample.targets is not None]
+    gaps = np.array([np.isnan(truth).mean() for truth in truths])
+    if gaps.any():
+        where = tuple(np.flatnonzero(gaps).tolist())
+        found.append(
+            Finding(
+                f"{gaps.mean():.1%} of the target values are NaN and count in no loss, error or "
+                f"band",
+                where if len(where) < len(samples) else (),
+            )
+        )
+    return found
+
+
+def _unlike(problem: Problem) -> list[Finding]:
+    if not problem.units:
+        return []
+    sizes = ", ".join(f"{n} {u:.2g}" for n, u in (problem.unit_by_output or {}).items())
+    return [
+        Finding(
+            f"targets of unlike magnitudes ({sizes}): the loss and the error over all count each "
+            f"alike (--loss.field-weights raw trains on physical values)"
+        )
+    ]
 
 
 def _folded(samples: UserSamples, problem: Problem) -> list[Finding]:

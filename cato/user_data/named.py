@@ -19,6 +19,7 @@ from cato.user_data.axes import (
     Dims,
     as_times,
     make_dataset,
+    mask_of,
     mesh_dims,
     sample_variables,
     times_name,
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
     import xarray
 
 CHANNELS = ("channel", "channels", "component", "components")
-SAMPLES = ("sample", "samples", "case", "cases", "member", "realization", "trajectory", "batch")
+SAMPLES = (
+    *("sample", "samples", "case", "cases", "member", "number", "ensemble", "realization"),
+    *("realisation", "trajectory", "batch", "simulation", "sim", "run"),
+)
 
 Roles = dict[str, str]  # What each dimension of a file is called in the inner form.
 
@@ -62,10 +66,16 @@ def read_named(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xar
     stacked = xarray.Dataset(nodes).to_array().transpose(..., "variable")
     dims = tuple(roles.get(str(dim), CHANNEL) for dim in stacked.dims)
     variables["coords"] = (dims, stacked.values)
+    arrays = mask_of(file, naming)
+    if arrays:  # samples first, then the axes of the mesh
+        (name,) = (name for name in file.shapes if naming.is_mask(name))
+        order = [roles.get(dim, CHANNEL) for dim in file.dims[name]]
+        axes = sorted(range(len(order)), key=lambda axis: (order[axis] != SAMPLE, order[axis]))
+        arrays["mask"] = arrays["mask"].transpose(axes)
     if SAMPLE in roles.values():
-        extra = [name for name in ("split", "mask", "lengths") if name in file.shapes]
-        arrays = {name: file.read(name) for name in extra}
-        variables |= sample_variables(file.path, arrays, sizes.get(SAMPLE, 1), mesh)
+        extra = [name for name in ("split", "lengths") if name in file.shapes]
+        arrays |= {name: file.read(name) for name in extra}
+    variables |= sample_variables(file.path, arrays, sizes.get(SAMPLE, 1), mesh)
     times = times_name(file, naming)
     if times and {roles.get(dim) for dim in file.dims[times]} <= {SAMPLE, TIME}:
         dims = tuple(roles[dim] for dim in file.dims[times])

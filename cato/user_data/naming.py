@@ -69,6 +69,9 @@ class Naming:
     time: str = "auto"  # rollout or conditioned, where the fields could be either.
     times: str = ""
     """The array with the times of the frames; that of a customary name if empty, or none."""
+    mask: str = ""
+    """The array that is not 0 at nodes with values; NAME=VALUE for one that has this value there.
+    An array called mask by default."""
 
     @classmethod
     def parse(
@@ -92,6 +95,23 @@ class Naming:
             "inputs": ",".join(map(str, self.inputs)),
             "targets": ",".join(map(str, self.targets)),
         }
+
+    def is_mask(self, name: str) -> bool:
+        """Whether an array of this name says which nodes have values."""
+        return name == (self.mask.partition("=")[0] or "mask")
+
+    def valid(self, name: str, values: np.ndarray) -> np.ndarray:
+        """Where this mask says that there are values."""
+        word = self.mask.partition("=")[2]
+        if not word:
+            return values != 0
+        try:
+            return values == float(word)
+        except ValueError:
+            raise InputError(
+                f"data.mask {self.mask!r} should be the name of an array that is not 0 where there "
+                f"are values, or with a number, such as land=0"
+            ) from None
 
     @property
     def is_layout(self) -> bool:

@@ -8,9 +8,10 @@ errors are relative to: otherwise every error, also that of always predicting th
 tiny.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from math import inf
+from math import hypot, inf
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,9 @@ SAFE = (1e-15, 1e15)
 LIMITS = (1e-100, 1e100)  # The same for float64.
 SMALL_VARIATION = 2.0**-10
 """A channel whose deviation is below this share of its mean varies around an offset."""
+UNLIKE = 2.0  # Ratio of magnitudes from which on fields are measured in units of their own.
+NOISE = 64.0  # Magnitude of a component that is rounding, in units of that of the largest.
+COMPONENT = re.compile(r"(.+)_\d+")  # Name of a component of a vector.
 ROUNDING = 2.0**-10  # Largest share of a deviation that rounding may take without a word.
 
 
@@ -103,13 +107,38 @@ def joined_spreads(
     """Statistics of two sets of finite values together, of these numbers."""
     count, found = num_one + num_other, []
     for a, b in zip(one, other, strict=True):
+        complete = a.is_complete and b.is_complete
         share, apart = num_other / count, b.mean - a.mean
         squares = (1 - share) * a.deviation**2 + share * b.deviation**2
         deviation = (squares + share * (1 - share) * apart**2) ** 0.5
         low, high = min(a.low, b.low), max(a.high, b.high)
         mean, eps = a.mean + share * apart, max(a.eps, b.eps)
-        found.append(replace(a, low=low, high=high, mean=mean, deviation=deviation, eps=eps))
+        new = {"low": low, "high": high, "mean": mean, "deviation": deviation, "eps": eps}
+        found.append(replace(a, **new, is_complete=complete))
     return found
+
+
+def units_of(
+    names: Sequence[str], channels: Sequence[Spread]
+) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """`units` and `deviations` of `Problem`; empty for outputs of one field or magnitude.
+
+    A component U_3 that is nothing but the rounding of U_1 and U_2 gets the units of the largest.
+    """
+    offsets = [spread.mean if spread.is_offset else 0.0 for spread in channels]
+    units = [hypot(s.deviation, s.mean - o) for s, o in zip(channels, offsets, strict=True)]
+    deviations = [spread.deviation for spread in channels]
+    for index, name in enumerate(names):
+        match = COMPONENT.fullmatch(name)
+        others = [i for i, n in enumerate(names) if match and n.startswith(f"{match[1]}_")]
+        largest = max(others, key=lambda i: units[i], default=index)
+        if units[index] <= NOISE * channels[index].eps * units[largest]:
+            units[index], deviations[index] = units[largest], deviations[largest]
+        units[index] = units[index] or 1.0
+        deviations[index] = deviations[index] or units[index]
+    if all(max(found) < UNLIKE * min(found) for found in (units, deviations)):
+        return (), ()
+    return tuple(units), tuple(deviations)
 
 
 def needs_float64(channels: Iterable[Spread]) -> bool:

@@ -22,8 +22,9 @@ from cato.data.dataset import Dataset
 from cato.errors import InputError
 from cato.problem import MIN_NODES, Geometry, Problem, TimeProtocol
 from cato.user_data.axes import CHANNEL, SAMPLE
+from cato.user_data.masks import MASK, Kind, hidden, kind_of, with_mask
 from cato.user_data.naming import Name, Naming
-from cato.user_data.precision import Spread, needs_float64, offsets_of, spreads
+from cato.user_data.precision import Spread, needs_float64, offsets_of, spreads, units_of
 from cato.user_data.series import (
     Channels,
     Series,
@@ -49,6 +50,7 @@ class UserSample:
     split: str = ""  # train, validation or test, if the file says so.
     file: Path = Path()  # The file that holds it.
     is_alone: bool = False  # Whether the file has no axis of samples.
+    valid: np.ndarray | None = None  # Nodes that have values, by a mask of the file's.
 
     @property
     def mesh(self) -> tuple[int, ...]:
@@ -80,6 +82,7 @@ class UserSamples:
     times: tuple[float, ...] = ()
     notes: tuple[str, ...] = ()  # What reading them assumed.
     layout: str = ""  # The layout of their files, such as PDEBench, if it is one of others.
+    mask: Kind = ""  # As in `Problem`.
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -127,6 +130,7 @@ def recognise(
     shape = samples.samples[0].mesh
     if geometry == "cloud":
         shape = (max(prod(sample.mesh) for sample in samples.samples),)
+    units, deviations = units_of(samples.outputs, found["outputs"])
     # A coordinate with a period must not be rescaled.
     coords = () if samples.period else ("coords",)
     exact = tuple(name for name, channels in found.items() if needs_float64(channels))
@@ -149,6 +153,10 @@ def recognise(
         normalise=(*coords, "inputs", "outputs"),
         float64=exact,
         offsets=offsets_of(found["outputs"]),
+        units=units,
+        deviations=deviations,
+        has_gaps=not all(spread.is_complete for spread in found["outputs"]),
+        mask=samples.mask,
     )
 
 
@@ -228,6 +236,10 @@ def assemble(
     samples = [s for dataset in datasets for s in _samples(dataset, naming, series)]
     if not samples:
         raise InputError(f"{path} holds no samples: the axis that counts them has length 0")
+    mask = kind_of(samples) if known is None else known.mask
+    if mask:
+        samples = [with_mask(sample, inputs) for sample in samples]
+        inputs = (MASK, *inputs)
     expected, nodes, targets = _sizes(samples[0]), samples[0].coords, samples[0].targets
     for sample in samples:
         if (found := _sizes(sample)) != expected:
@@ -247,11 +259,12 @@ def assemble(
         outputs,
         series.time,
         num_frames,
-        static=series.num_static,
+        static=series.num_static + (bool(mask) and series.time == "rollout"),
         controls=series.control_names,
         times=series.times,
         notes=(*notes, *series.notes),
         layout=layout,
+        mask=mask,
     )
 
 
@@ -277,17 +290,26 @@ def _samples(dataset: "xarray.Dataset", naming: Naming, series: Series) -> Itera
         sample = UserSample(
             origin, nodes, inputs[i], truth, None, word, Path(dataset.attrs["origin"]), alone
         )
-        if "mask" in dataset:  # without the padding of a cloud
+        if "mask" in dataset and is_padding(dataset):
             keep = dataset["mask"].values[i]
             sample = replace(sample.mapped(partial(np.compress, keep, axis=-2)), keep=keep)
+        elif "mask" in dataset:
+            own = dataset["mask"].isel(sample=i, missing_dims="ignore")
+            sample = hidden(sample, own.transpose(*mesh_of(dataset)).values)
         yield sample
+
+
+def is_padding(dataset: "xarray.Dataset") -> bool:
+    """Whether the mask marks the padding of clouds, which are then cut to their own sizes."""
+    return SAMPLE in dataset["mask"].dims and len(mesh_of(dataset)) == 1
 
 
 def _inputs(dataset: "xarray.Dataset", series: Series) -> Channels:
     """Inputs (sample, axes, channel), frames as channels with the oldest first.
 
     In a rollout static inputs come first, then controls, then past frames. All fields of one frame
-    stand together, because the model drops the oldest frame and appends the newest.
+    stand together, because the model drops the oldest frame and appends the newest. A mask, if
+    there is one, comes first of all; `assemble` adds it.
     """
     mesh = mesh_of(dataset)
     parts = [

@@ -137,6 +137,11 @@ class StreamedSamples:
         else:
             datasets = self._read_rows(group, rows)
         samples = assemble(self.path, datasets, self._request.naming, self._known)
+        if samples.mask and self._known is None:
+            raise InputError(
+                f"{samples.samples[0].origin}: nodes without values (NaN in the inputs, or a "
+                f"mask) need all samples in memory; use --data.streamed no"
+            )
         return declared_periodic(samples, self._request.naming.periodic)
 
     def _read_rows(self, group: Group, rows: slice) -> "list[xarray.Dataset]":
@@ -319,7 +324,8 @@ def open_splits(
     samples = StreamedSamples(path, ReadRequest(naming), advice, files=files)
     found = scan(samples)
     problem = problem_of(found)
-    source = UserSource(samples, problem, found, fingerprint)
+    # Names are part of what the samples are: other fields of a file are other samples.
+    source = UserSource(samples, problem, found, f"{fingerprint} {naming}")
     indices, num_folds = indices_of(samples.layout.words)
     datasets = {
         name: Streamed(problem, source, np.array(indices[name], np.int64), f"{path}, {name} split")

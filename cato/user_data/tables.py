@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CSV, PARQUET = (".csv",), (".parquet", ".pq")
 SUFFIXES = (*CSV, *PARQUET)
-COUNTS = (*SAMPLES, "sample_id", "case_id", "simulation", "sim", "run", "run_id")
+COUNTS = (*SAMPLES, "sample_id", "case_id", "run_id")
 COORDINATES = (("x", "y", "z"), ("points",), ("x-coordinate", "y-coordinate", "z-coordinate"))
 _HEADER = re.compile(r"\s*(.*?)\s*(?:\[([^\]]*)\]|\(([^)]*)\))?\s*")
 _COMPONENT = re.compile(r"(.+):(\d+)")
@@ -155,7 +155,15 @@ class Table:
         return ()
 
     def _column(self, words: tuple[str, ...]) -> str | None:
-        return next((c[0] for name, c in self.columns.items() if name.lower() in words), None)
+        """The column of one of these names, in any case but for letters: T is a temperature."""
+        return next(
+            (
+                columns[0]
+                for name, columns in self.columns.items()
+                if name in words or (len(name) > 1 and name.lower() in words)
+            ),
+            None,
+        )
 
     @property
     def has_samples(self) -> bool:
@@ -263,7 +271,7 @@ class Table:
             for name in coords if shared else ():
                 arrays[name], dims[name] = arrays[name][0], mesh
         elif self.has_samples:
-            arrays["mask"] = mask
+            arrays["mask"], dims["mask"] = mask, ("sample", *mesh)
         if not self.has_samples:
             for name, names in dims.items():
                 if names[:1] == ("sample",):

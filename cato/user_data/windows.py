@@ -41,7 +41,8 @@ def layout_of(path: Path, request: ReadRequest) -> dict[str, Any]:
     for name in names or [""]:
         part = file.group(name) if name else file
         count, coords, cut = _cut(part, request)
-        has_own_nodes |= bool({"mask", *coords} & cut.keys())
+        naming = request.naming.within(part.shapes, request.truth)
+        has_own_nodes |= any(n in coords or naming.is_mask(n) for n in cut)
         of_group = {n: a for n, a in cut.items() if not name or f"{name}/{n}" in file.shapes}
         groups.append((name, first, count, *_storage(part, of_group, count)))
         words += _words(part, count) if "split" in part.shapes and not name else [name] * count
@@ -56,7 +57,7 @@ def rows_of(path: Path, request: ReadRequest) -> dict[str, Any] | None:
         return None
     count, coords, cut = _cut(file, request, has_samples=False)
     chunk, num_bytes = _storage(file, cut, count)
-    own = bool({"mask", *coords} & cut.keys())
+    own = any(n in coords or request.naming.is_mask(n) for n in cut)
     return {"count": count, "chunk": chunk, "sample_bytes": num_bytes, "has_own_nodes": own}
 
 
@@ -107,14 +108,15 @@ def _cut(
     naming = request.naming.within(file.shapes, request.truth)
     coords, roles = roles_of(file, request.naming, has_samples)
     counting = sample_dim_of(file, roles)
-    names = [*naming.fields, *coords, *_extra(file), times_name(file, naming)]
+    masks = [name for name in file.shapes if naming.is_mask(name)]
+    names = [*naming.fields, *coords, *masks, *_extra(file), times_name(file, naming)]
     cut = {n: file.dims[n].index(counting) for n in names if counting in file.dims.get(n, ())}
     sizes = {file.shapes[name][axis] for name, axis in cut.items()}
     return max(sizes, default=0), coords, cut
 
 
 def _extra(file: ArrayFile) -> list[str]:
-    return [name for name in ("mask", "split", "lengths") if name in file.shapes]
+    return [name for name in ("split", "lengths") if name in file.shapes]
 
 
 def _cut_by_shapes(file: ArrayFile, request: ReadRequest) -> tuple[int, Sequence[str], Cut]:
@@ -140,7 +142,8 @@ def _cut_by_shapes(file: ArrayFile, request: ReadRequest) -> tuple[int, Sequence
     times = times_name(file, naming)
     if times and len(file.shapes[times]) == 2:
         cut.append(times)
-    return count, naming.coords, dict.fromkeys([*cut, *_extra(file)], 0)
+    masks = [n for n, s in file.shapes.items() if naming.is_mask(n) and len(s) == len(mesh) + 1]
+    return count, naming.coords, dict.fromkeys([*cut, *masks, *_extra(file)], 0)
 
 
 def _mesh(

@@ -12,6 +12,7 @@ from cato.benchmarks.view import Window
 from cato.problem import Problem
 
 SEQUENTIAL, DIVERGING, ERROR = "viridis", "RdBu_r", "magma"
+NOTHING = "0.85"  # Colour of nodes without values.
 MAX_ASPECT = 3  # Domains longer than this are stretched to the panel.
 MAX_LINES = 56  # Mesh lines drawn along each axis: more would merge.
 POINTS_AREA = 1.4e4  # Area of all points of a cloud together, in square points: half a panel.
@@ -55,6 +56,8 @@ def draw_field(
         return None
     style.setdefault("cmap", SEQUENTIAL)
     _show_domain(axes, problem, coords)
+    if np.isnan(values).any():
+        axes.set_facecolor(NOTHING)
     if problem.geometry == "cloud":
         size = np.clip(POINTS_AREA / len(coords), 0.5, 40)
         # An edge, or small errors would be white on white.
@@ -121,12 +124,13 @@ def panel_height(problem: Problem, coords: np.ndarray, width: float) -> float:
 def value_limits(problem: Problem, coords: np.ndarray, values: np.ndarray) -> dict[str, Any]:
     """Colour limits of those of the (…, N) values that are in the window."""
     shown = _shown(problem, coords, values)
-    return {"vmin": float(shown.min()), "vmax": float(shown.max())}
+    known = shown[np.isfinite(shown)] if np.isfinite(shown).any() else np.zeros(1)
+    return {"vmin": float(known.min()), "vmax": float(known.max())}
 
 
 def error_limits(problem: Problem, coords: np.ndarray, errors: np.ndarray) -> dict[str, Any]:
     """A diverging colour scale for (…, N) errors, symmetric about 0."""
-    size = float(np.abs(_shown(problem, coords, errors)).max()) or 1.0
+    size = float(np.nan_to_num(np.abs(_shown(problem, coords, errors))).max()) or 1.0
     return {"vmin": -size, "vmax": size, "cmap": DIVERGING}
 
 

@@ -91,7 +91,13 @@ def case_of(data: Dataset, index: int, surrogate: Surrogate) -> Case:
         with suppress(InputError):  # a folded mesh has no gradients
             slopes = _slopes(surrogate, problem, batch, solution)
     coords, inputs = batch.coords[0, kept].numpy(), batch.inputs[0, kept].numpy()
-    return Case(problem, coords, inputs, frames(batch.targets[0]), frames(solution), slopes)
+    if problem.mask:  # not what they were filled with
+        inputs = np.where(inputs[:, :1] == 0, np.nan, inputs)
+        inputs[:, 0] = np.isfinite(inputs[:, 0])
+    truth, prediction = frames(batch.targets[0]), frames(solution)
+    if problem.has_gaps:
+        prediction = np.where(np.isnan(truth), np.nan, prediction)
+    return Case(problem, coords, inputs, truth, prediction, slopes)
 
 
 @torch.no_grad()
@@ -107,9 +113,10 @@ def _slopes(surrogate: Surrogate, problem: Problem, batch: Batch, solution: torc
     device = surrogate.device
     flux = surrogate(batch.coords.to(device), batch.inputs.to(device), shape=problem.shape).flux
     if flux is None:
-        predicted = norm(solution[None])
+        predicted = norm(torch.where(batch.targets.isnan(), torch.nan, solution[None]))
         return Row(f"{name}, truth", f"{name}, prediction", truth, predicted, ERROR)
     predicted = flux[0, :, 0].norm(dim=-1).float().cpu().numpy()
+    predicted = np.where(np.isnan(truth), np.nan, predicted)
     return Row(f"{name}, truth", "|q|, flux head", truth, predicted, ERROR, f"|q| − {name}")
 
 

@@ -1,7 +1,7 @@
 """HTML and Markdown pages from jinja2 templates, with one style sheet.
 
     render("report.html.j2", title=…)                                a template of this folder
-    render("results.html.j2", templates=Path("my/templates"), …)     a template of yours
+    render("results.html.j2", templates=Path("my/templates"), …)     your template
 
 A page `NAME.html.j2` extends `base.html.j2`, which contains `style.css`; tables and pictures are in
 `macros.html.j2`. Values are escaped in `*.html.j2`, but not in other files such as Markdown. An

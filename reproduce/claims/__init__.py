@@ -20,8 +20,9 @@ from reproduce.claims.cost import (
     gpu_claims,
     scaling_claims,
 )
-from reproduce.claims.parts import ablation_claims, chart_claims
+from reproduce.claims.parts import ablation_claims, chart_claims, cloud_claims, flux_head_claims
 from reproduce.claims.theory import theory_claims
+from reproduce.experiment import definitions
 from reproduce.results import Row
 from reproduce.verdicts import NEEDS_GPU, NOT_RUN, Claim
 
@@ -31,6 +32,8 @@ SOURCES: dict[str, Callable[[Any], list[Claim]]] = {
     "time": accuracy,
     "gallery": gallery_claims,
     "ablation": ablation_claims,
+    "ablation-cloud": cloud_claims,
+    "flux-head": flux_head_claims,
     "scaling": scaling_claims,
     "efficiency": efficiency_claims,
     "chart": chart_claims,
@@ -46,7 +49,8 @@ def claims(results: Mapping[str, Row]) -> list[Claim]:
         if name in results:
             found += source(results[name])
         else:
-            found.append(Claim(f"all claims of `{name}`", "", "", "", NOT_RUN))
+            title = definitions()["experiments"][name]["title"]
+            found.append(Claim(f"all claims of `{name}`: {title}", "", "", "", NOT_RUN))
     return [*found, *paper_contradictions(), *_at_full_size(results)]
 
 

@@ -1,4 +1,4 @@
-"""Labels beside marks, none on another label or mark."""
+"""Labels next to marks, none on another label or mark."""
 
 from collections.abc import Sequence
 

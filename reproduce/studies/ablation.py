@@ -13,7 +13,7 @@ from cato.errors import InputError
 from cato.models.registry import model_class
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig, build_settings
-from reproduce.experiment import Experiment, definitions
+from reproduce.experiment import Experiment, Planned, definitions
 from reproduce.results import (
     Row,
     by_benchmark,
@@ -65,15 +65,15 @@ def run(experiment: Experiment) -> Row:
     return {**experiment.record(finished), "rows": rows}
 
 
-def planned(experiment: Experiment) -> list[float]:
-    """Minutes of every training."""
-    (minutes,), seeds = experiment.minutes, len(experiment.seeds)
-    changed = seeds if experiment.change_seeds is None else experiment.change_seeds
-    answers = [
-        answers_for(name, experiment.scale, experiment.questions)
-        for name in experiment.all_benchmarks
+def planned(experiment: Experiment) -> list[Planned]:
+    """The trainings."""
+    return [
+        training
+        for benchmark in experiment.all_benchmarks
+        for changes in answers_for(benchmark, experiment.scale, experiment.questions).values()
+        for seed in (experiment.seeds[: experiment.change_seeds] if changes else experiment.seeds)
+        for training in experiment.planned(benchmark, experiment.in_words(benchmark, changes), seed)
     ]
-    return [minutes] * sum(seeds + changed * (len(found) - 1) for found in answers)
 
 
 def _measured(runs: list[Run]) -> Row:

@@ -1,9 +1,9 @@
 """Models on benchmarks: every model on every benchmark, in one table.
 
 With the recipes' epochs, or in the same time for all (`minutes`). Several times come from one
-trunk: a longer training continues the shorter one from before its decay. The checkpoint is chosen
-on the validation split, and so are the rivals that are trained with more seeds; the test split is
-read once, after that.
+trunk: a longer training continues the shorter one from before its decay, see `reproduce.jobs`. The
+checkpoint is chosen on the validation split, and so are the rivals that are trained with more
+seeds; the test split is read once, after that.
 """
 
 from collections.abc import Sequence
@@ -23,10 +23,9 @@ from cato.progress import note
 from cato.runs.folder import Run
 from cato.runs.load import data_spec, load_splits, load_surrogate
 from cato.runs.settings import RunConfig
-from cato.training.optim import DECAY
 from cato.viz.figures import sample_figure
 from reproduce.curves import curve_table, curves_of
-from reproduce.experiment import OURS, Experiment, load
+from reproduce.experiment import OURS, Experiment, Planned, load
 from reproduce.figures import save_figure
 from reproduce.figures.minutes import minutes_figure
 from reproduce.jobs import figures_of, has_weights
@@ -99,29 +98,41 @@ def run(experiment: Experiment) -> Row:
     return results
 
 
-def planned(experiment: Experiment) -> list[float]:
-    """Minutes of every training, with those of models that are not known yet."""
-    decays = DECAY * sum(experiment.minutes[:-1])  # shorter times share the trunk of the longest
-    first, more = 0, 0
+def planned(experiment: Experiment) -> list[Planned]:
+    """The trainings.
+
+    The models that an earlier comparison will choose are not known yet; since all take the same
+    time, its first ones that can do a benchmark stand for them. So do the rivals with more seeds.
+    """
+    every, source = experiment.models, experiment.best_of
+    while source is not None:
+        before = load(source)
+        every, source = (*every, *before.models), before.best_of
+    every = tuple(dict.fromkeys(every))
+    first, *more = experiment.seeds
+    found = []
     for benchmark in experiment.all_benchmarks:
-        able = models_for(benchmark, experiment.scale, experiment.models, quiet=True)
-        number = len(able) + experiment.best
-        number += len(variants_for(benchmark, experiment.scale, experiment.variants))
-        first += number
-        more += number if experiment.rivals is None else 1 + experiment.rivals
-    return [experiment.minutes[-1] + decays] * (first + (len(experiment.seeds) - 1) * more)
+        able = models_for(benchmark, experiment.scale, every, quiet=True)
+        able = able[: len(experiment.models) + experiment.best]
+        able += variants_for(benchmark, experiment.scale, experiment.variants)
+        again = able if experiment.rivals is None else able[: 1 + experiment.rivals]
+        for seed, names in [(first, able), *((seed, again) for seed in more)]:
+            for name in names:
+                found += experiment.planned(benchmark, name, seed)
+    return found
 
 
 def train_budgets(
     able: dict[str, list[str]], experiment: Experiment, seeds: Sequence[int]
 ) -> list[dict[str, Run]]:
-    """The finished runs of every time, ascending; each extends the run of the time before."""
-    finished: list[dict[str, Run]] = []
-    for part in experiment.by_budget:
-        jobs = plan(able, part, seeds)
-        shorter = dict(zip(jobs, finished[-1], strict=True)) if finished else {}
-        finished.append(part.train(jobs, shorter))
-    return finished
+    """The finished runs of every time, ascending; each extends the run of the time before.
+
+    Seeds beyond `curve_seeds` are trained for the longest time alone.
+    """
+    return [
+        part.train(plan(able, part, [seed for seed in seeds if part in experiment.parts_of(seed)]))
+        for part in experiment.by_budget
+    ]
 
 
 def _over_seeds(runs: dict[str, Run]) -> list[list[Run]]:
@@ -181,16 +192,14 @@ def variants_for(benchmark: str, scale: str, variants: Sequence[str]) -> list[st
 
 
 def best_models(experiment: Experiment) -> list[str]:
-    """The best models of the comparison that an experiment follows, by their mean rank."""
+    """The best models of the comparison that an experiment follows, by their mean rank.
+
+    Only its own benchmarks count, if it names some.
+    """
     if experiment.best_of is None or not experiment.best:
         return []
-    source = load(experiment.best_of)
-    if not source.results.exists():
-        raise InputError(
-            f"{experiment.name} compares the best models of {source.name}; run "
-            f"`make study-{source.name}` first"
-        )
-    rows = by_headline(read_results(source.results)["rows"])
+    found = read_results(experiment.source)["rows"]
+    rows = by_headline([row for row in found if row["benchmark"] in experiment.all_benchmarks])
     ranks = mean_ranks(counted(rows, OURS))
     others = [name for name in ranks if name not in experiment.models]
     return sorted(others, key=lambda name: ranks[name])[: experiment.best]

@@ -1,8 +1,9 @@
 """Learning rates: the same sweep for every model on every benchmark, judged on validation.
 
-AdamW and Muon are both tried. For each, two rates are trained for the same time; the better one's
-untried neighbours on the ladder `RATES` follow, until the best rate lies between worse ones or at
-an end of the ladder. The `small` recipes take the best optimiser and rate from here.
+From coarse to fine: AdamW and Muon are both tried with one rate, then the better one's untried
+neighbours on the ladder `RATES`, until its best rate lies between worse ones or at an end of the
+ladder. The `small` recipes take the best optimiser and rate from here. All trainings have schedule
+`wsd`, so that the screen can extend the best ones.
 """
 
 from collections.abc import Mapping
@@ -14,15 +15,17 @@ from cato.benchmarks import get_benchmark
 from cato.models.registry import build_model, model_class
 from cato.runs.folder import Run
 from cato.runs.settings import RunConfig, build_settings
-from reproduce.experiment import Experiment
+from reproduce.experiment import Experiment, Planned
 from reproduce.results import Row, by_benchmark, outcome, percent, provenance_of
 from reproduce.studies.compare import models_for
 
 SUMMARY = ("rows", ("benchmark", "model", "optimizer", "rate"))
 RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2)
 """Learning rates of AdamW; that of Muon is twice as large, as in the defaults."""
-FIRST = (1e-3, 3e-3)
-"""Rates that all models try."""
+FIRST = 3e-3
+"""The rate that all models try with every optimiser: the most frequent best one of 2026-11-16."""
+NUM_BESIDE = 2
+"""Rates next to the first one."""
 OPTIMIZERS = ("adamw", "muon")
 LEAST_IN_MUON = 0.05
 """Share of a model's parameters from which on Muon is tried; of FNO's it is 0.2 %."""
@@ -53,15 +56,20 @@ def run(experiment: Experiment) -> Row:
     return {"settings": recorded["settings"], "minutes": minutes, "rows": rows}
 
 
-def planned(experiment: Experiment) -> list[float]:
-    """Minutes of every training, if all best rates are found after one more than the first."""
-    (minutes,) = experiment.minutes
-    number = sum(
-        len(optimizers_for(experiment.config(benchmark, model)))
-        for benchmark in experiment.all_benchmarks
-        for model in models_for(benchmark, experiment.scale, experiment.all_models, quiet=True)
-    )
-    return [minutes] * (len(FIRST) + 1) * number * len(experiment.seeds)
+def planned(experiment: Experiment) -> list[Planned]:
+    """The trainings, if the first rate turns out best; every step along the ladder is one more.
+
+    The first of a model stands for the one that other experiments extend.
+    """
+    found = []
+    for benchmark in experiment.all_benchmarks:
+        for model in models_for(benchmark, experiment.scale, experiment.all_models, quiet=True):
+            number = len(optimizers_for(experiment.config(benchmark, model))) + NUM_BESIDE
+            for seed in experiment.seeds:
+                names = [model, *(f"{model}, rate {k}" for k in range(1, number))]
+                for name in names:
+                    found += experiment.planned(benchmark, name, seed)
+    return found
 
 
 def optimizers_for(config: RunConfig) -> tuple[str, ...]:
@@ -74,12 +82,18 @@ def optimizers_for(config: RunConfig) -> tuple[str, ...]:
     return OPTIMIZERS if share >= LEAST_IN_MUON else OPTIMIZERS[:1]
 
 
-def next_rates(errors: Mapping[float, float]) -> list[float]:
-    """The rates to try after those with known errors; none if the best one is found."""
-    if not errors:
-        return list(FIRST)
-    best = RATES.index(min(errors, key=lambda rate: errors[rate]))
-    return [rate for rate in RATES[max(0, best - 1) : best + 2] if rate not in errors]
+def next_rates(errors: Mapping[str, Mapping[float, float]]) -> dict[str, list[float]]:
+    """The rates to try next, by optimiser; none if the best one of the best optimiser is found.
+
+    Args:
+        errors: By optimiser and rate; empty for an optimiser without trainings.
+    """
+    if untried := [name for name, found in errors.items() if not found]:
+        return {name: [FIRST] for name in untried}
+    better = min(errors, key=lambda name: min(errors[name].values()))
+    found = errors[better]
+    best = RATES.index(min(found, key=lambda rate: found[rate]))
+    return {better: [r for r in RATES[max(0, best - 1) : best + 2] if r not in found]}
 
 
 def settings_of(optimizer: str, rate: float) -> dict[str, Any]:
@@ -91,11 +105,18 @@ def _next_jobs(
     experiment: Experiment, tried: Mapping[Choice, Mapping[float, list[Run]]]
 ) -> dict[tuple[Choice, float], list[tuple[str, RunConfig]]]:
     """The trainings of the next round, by what they try; a job for each seed."""
-    return {
-        (choice, rate): [_job(experiment, choice, rate, seed) for seed in experiment.seeds]
-        for choice, runs in tried.items()
-        for rate in next_rates({rate: _error(found) for rate, found in runs.items()})
-    }
+    jobs = {}
+    for benchmark, model in dict.fromkeys(choice[:2] for choice in tried):
+        errors = {
+            choice[2]: {rate: _error(found) for rate, found in runs.items()}
+            for choice, runs in tried.items()
+            if choice[:2] == (benchmark, model)
+        }
+        for optimizer, rates in next_rates(errors).items():
+            for rate in rates:
+                choice = (benchmark, model, optimizer)
+                jobs[choice, rate] = [_job(experiment, choice, rate, s) for s in experiment.seeds]
+    return jobs
 
 
 def _job(experiment: Experiment, choice: Choice, rate: float, seed: int) -> tuple[str, RunConfig]:

@@ -6,7 +6,7 @@ from attention with zero queries and keys; the MLP writes F = Σ P_r M_r + Σ Q_
 which the head reads. The module has no layer norm and no local operator, and four hidden units in
 its MLP for every product.
 
-Where the proof calls upon universal approximation, the weights are explicit as far as they can be.
+Where the proof uses universal approximation, the weights are explicit as far as they can be.
 GELU has the exact identity g(t) − g(−t) = t, which makes Z = z exact, and two expansions in a small
 step h, both of second order:
 

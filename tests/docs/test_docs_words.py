@@ -200,6 +200,19 @@ def test_unicode_formulas_become_latex(formula: str, expected: str) -> None:
     assert mkdocs_math.latex(formula) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("at most C_chart δ ‖f‖", "at most C<sub>chart</sub> δ ‖f‖"),
+        ("(ζ_j) and u_x, h^1.95", "(ζ<sub>j</sub>) and u<sub>x</sub>, h<sup>1.95</sup>"),
+        ("W_K^2", "W<sub>K</sub><sup>2</sup>"),
+        ("`W_K`, [u_x](u_x.md), f_fno and num_samples", None),
+    ],
+)
+def test_symbols_get_indices(text: str, expected: str | None) -> None:
+    assert mkdocs_math.with_symbols(text) == (expected or text.replace("[u_x]", "[u<sub>x</sub>]"))
+
+
 @pytest.mark.parametrize("name", ["cato", "cato_pc"])
 def test_defaults_in_the_model_tables(name: str) -> None:
     title = MODELS[name].title

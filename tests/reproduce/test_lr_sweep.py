@@ -1,6 +1,7 @@
 """The sweep of optimisers and learning rates: its ladder, what recipes take, and its page."""
 
 import json
+from math import inf
 
 import pytest
 from trials import measured, trial
@@ -26,17 +27,27 @@ RESULTS = ROOT / load("lr-sweep").results
 
 
 @pytest.mark.parametrize("best", RATES)
-def test_the_best_rate_of_a_valley_is_found(best):
-    """Wherever it is: the rates next to it have been tried, and those far away have not."""
+@pytest.mark.parametrize("better", OPTIMIZERS)
+def test_the_best_rate_of_a_valley_is_found(best, better):
+    """With the optimiser that is better at the first rate; the other one is not tried further."""
     valley = {rate: abs(RATES.index(rate) - RATES.index(best)) for rate in RATES}
-    errors = {}
-    while rates := next_rates(errors):
-        errors |= {rate: valley[rate] for rate in rates}
-    assert min(errors, key=errors.get) == best
-    place = RATES.index(best)
-    assert set(errors) == set(FIRST) | set(RATES[max(0, place - 1) : place + 2]) | {
-        rate for rate in RATES if best < rate < FIRST[0]
-    }
+    errors = {name: {} for name in OPTIMIZERS}
+    while any(rates := next_rates(errors).items()):
+        new = [(name, rate) for name, found in rates for rate in found]
+        if not new:
+            break
+        for name, rate in new:
+            errors[name][rate] = valley[rate] + 0.1 * (name != better)
+    (other,) = set(OPTIMIZERS) - {better}
+    assert set(errors[other]) == {FIRST}
+    found, place = errors[better], RATES.index(best)
+    assert min(found, key=found.get) == best
+    assert set(RATES[max(0, place - 1) : place + 2]) <= set(found)
+
+
+def test_an_optimiser_that_diverges_is_left():
+    errors = {"adamw": {FIRST: inf}, "muon": {FIRST: 0.1}}
+    assert next_rates(errors) == {"muon": [1e-3, 1e-2]}
 
 
 def test_every_model_can_reach_the_floor():
@@ -96,14 +107,11 @@ def test_the_sweep_goes_on_next_to_the_better_rate(tmp_path):
     (row,) = results["rows"]
     best = min(row["tried"], key=lambda found: found["validation"])
     assert (row["optimizer"], row["rate"]) == (best["optimizer"], best["rate"])
-    for optimizer in OPTIMIZERS:
-        errors = {
-            found["rate"]: found["validation"]
-            for found in row["tried"]
-            if found["optimizer"] == optimizer
-        }
-        assert set(FIRST) < set(errors)
-        assert not next_rates(errors)
+    errors = {name: {} for name in OPTIMIZERS}
+    for found in row["tried"]:
+        errors[found["optimizer"]][found["rate"]] = found["validation"]
+    assert all(FIRST in tried for tried in errors.values())
+    assert next_rates(errors) == {best["optimizer"]: []}
     rates = {
         run.config.train.learning_rate: run.config.train.muon_learning_rate
         for run in map(open_run, (path.parent for path in tmp_path.glob("runs/*/job.json")))

@@ -1,6 +1,7 @@
 """Several training times from one trunk: extended jobs, their rows, tables and figures."""
 
 import json
+import shutil
 from dataclasses import replace
 from math import inf
 
@@ -17,7 +18,7 @@ from cato.training.optim import decay_start
 from cato.training.train import train
 from reproduce.curves import curve_table, curves_of
 from reproduce.experiment import Experiment, load
-from reproduce.jobs import _train_and_evaluate, figures_of
+from reproduce.jobs import _train_and_evaluate, figures_of, run_jobs, trunks_of
 from reproduce.pages import page_of
 from reproduce.results import FORMAT
 from reproduce.runner import run
@@ -123,6 +124,25 @@ def test_times_and_seeds_are_added_to_finished_ones(study):
     assert curves["cato", 0.2]["provenance"]["settings"]["train"]["steps"] == 120
 
 
+def test_a_job_extends_the_longest_finished_one_of_its_settings(config_with, tmp_path):
+    """Whichever experiment it is of; not one of other settings, nor one without weights."""
+
+    def config(steps, **more):
+        return config_with(train={"steps": steps, "schedule": "wsd", **more})
+
+    for steps in (4, 6, 12):
+        job_of(tmp_path / f"steps{steps}", config(steps))
+    job_of(tmp_path / "faster", config(8, learning_rate=2e-3))
+    jobs = {"longer": config(12), "slower": config(10, learning_rate=1e-4), "once": config(3)}
+    assert trunks_of(jobs, tmp_path) == {"longer": "steps6"}
+    shutil.rmtree(tmp_path / "steps6/checkpoints")
+    assert trunks_of(jobs, tmp_path) == {"longer": "steps4"}
+    (run,) = run_jobs({"longer": config(12)}, tmp_path, 1, "test").values()
+    assert run.record["branch"]["step"] == decay_start(4)
+    ours, theirs = weights(run, "last"), weights(open_run(tmp_path / "steps12"), "last")
+    assert all(torch.equal(ours[name], theirs[name]) for name in theirs)
+
+
 def test_a_killed_extension_resumes(config_with, tmp_path, monkeypatch):
     config = config_with(train={"steps": 10, "schedule": "wsd"})
     longer = replace(config, train=replace(config.train, steps=20))
@@ -181,8 +201,11 @@ def test_times_that_make_no_sense(kind, options, message):
 def test_a_number_of_minutes_is_a_list_of_one():
     assert load("time", minutes=2.5).minutes == (2.5,)
     assert load("time").minutes == (2.5, 5, 10)
-    (whole,) = load("screen").by_budget
+    (whole,) = load("epochs").by_budget
     assert whole.schedule is None  # the recipe's
+    assert (
+        {part.schedule for part in load("time").by_budget} == {load("screen").schedule} == {"wsd"}
+    )
 
 
 # -- tables and figures of made-up errors ---------------------------------------------------------
@@ -233,6 +256,21 @@ def test_a_law_needs_three_times_at_which_something_is_learnt(errors, has_law):
     (curve,) = curves_of(curve_rows("cato", errors))["darcy"]
     assert (curve.law is not None) == has_law
     assert (curve_table([curve], 64.0)["rows"][0][-1] == "–") != has_law
+
+
+def test_seeds_with_the_longest_time_alone_do_not_enter_the_law():
+    rows = curve_rows("cato", [(0.08, 0.081), (0.04, 0.041), (0.02, 0.021)])
+    more = curve_rows("cato", [(0.08, 0.081), (0.04, 0.041), (0.02, 0.021, 0.09)])
+    laws = [curve.law for found in (rows, more) for curve in curves_of(found)["darcy"]]
+    assert laws[0].exponent == laws[1].exponent
+    assert laws[0].interval(64) == laws[1].interval(64)
+
+
+def test_only_the_first_seeds_have_all_times():
+    time = load("time")
+    assert [len(time.parts_of(seed)) for seed in time.seeds] == [3, 3, 3, 1, 1]
+    assert time.parts_of(4)[0].minutes == (10,)
+    assert len(replace(time, curve_seeds=None).parts_of(4)) == 3
 
 
 def test_the_headline_is_what_curves_show():

@@ -10,8 +10,10 @@ from cato.benchmarks import get_benchmark
 from cato.errors import InputError
 from cato.models.registry import MODELS, build_model, model_class
 from cato.runs.settings import build_settings
-from reproduce.experiment import Experiment, load
-from reproduce.studies import compare
+from reproduce import experiment
+from reproduce.experiment import Experiment, all_experiments, load
+from reproduce.pages import costs_to_come, plan_of_the_table
+from reproduce.studies import ablation, compare
 from reproduce.variants import VARIANTS, recipe_of_variant
 
 FLUXED = ("f_fno_flux", "transolver_flux")
@@ -86,7 +88,7 @@ def test_the_best_models_on_average_are_compared_again(tmp_path, monkeypatch):
         "gnot": (0.5, 0.5),
     }
     screen = Experiment("screen", "compare", out=tmp_path)
-    monkeypatch.setattr(compare, "load", lambda name: screen)
+    monkeypatch.setattr(experiment, "load", lambda name: screen)
     after = replace(load("time"), models=("cato", "saot"), best=2)
     with pytest.raises(InputError, match="run `make study-screen` first"):
         compare.best_models(after)
@@ -94,23 +96,36 @@ def test_the_best_models_on_average_are_compared_again(tmp_path, monkeypatch):
     screen.results.write_text(json.dumps(results))
     assert compare.best_models(after) == ["lsm", "fno"]
     assert compare.best_models(replace(after, best=0)) == []
+    assert compare.best_models(replace(after, benchmarks=("darcy",))) == ["fno", "lsm"]
 
 
 def test_the_plan_counts_every_training():
     time = replace(load("time"), benchmarks=("darcy", "elasticity"), best=1)
     planned = compare.planned(time)
-    # Four models on both, the variant on Darcy; CATO and two rivals with four more seeds.
-    assert len(planned) == 2 * 4 + 1 + 4 * 2 * 3
-    assert set(planned) == {10 + 0.2 * (2.5 + 5)}
-    assert len(compare.planned(load("screen"))) == sum(
-        len(
-            [
-                m
-                for m in load("screen").models
-                if "cloud" in model_class(m).geometries or m == "cato"
-            ]
-        )
-        if name == "elasticity"
-        else len(load("screen").models)
-        for name in load("screen").all_benchmarks
-    )
+    # Four models on both, the variant on Darcy; CATO and two rivals with four more seeds, two of
+    # them with the longest time alone.
+    assert len(planned) == 3 * (2 * 4 + 1) + 2 * 3 * (2 * 3 + 2 * 1)
+    assert {training.minutes for training in planned} == {2.5, 5, 10}
+    screen = compare.planned(load("screen"))
+    can = [m for m in load("screen").models if "cloud" in model_class(m).geometries or m == "cato"]
+    assert len(screen) == 5 * len(load("screen").models) + len(can)
+
+
+def test_the_plan_counts_shared_trainings_once():
+    costs = costs_to_come()
+    assert set(costs["lr-sweep"]) == {1.0}
+    after_the_sweep = 2.5 - 0.8  # the trunk of the sweep's best
+    assert costs["screen"] == pytest.approx([after_the_sweep] * len(costs["screen"]))
+    assert {round(m, 6) for m in costs["time"]} == {2.5, 5 - 2, 10 - 4, 10}
+    assert costs["long-run"] == pytest.approx(2 * [30 - 8, 120 - 24])
+    assert 2.5 in costs["ablation"]
+    recipe = 3 * len(load("ablation").all_benchmarks)
+    assert len(costs["ablation"]) == len(ablation.planned(load("ablation"))) - recipe
+    assert plan_of_the_table(costs)["hours"] < 46
+
+
+def test_every_experiment_of_the_table_says_what_was_saved():
+    parts = [e for e in all_experiments() if e.plan]
+    assert {str(e.runs) for e in parts if e.name != "published"} == {"runs/studies/time"}
+    assert {part.schedule for e in parts for part in e.by_budget} == {"wsd"}
+    assert all(e.minutes for e in parts)

@@ -187,10 +187,10 @@ def test_nobody_can_drop_or_see_the_job_of_another(queue_of):
     assert queue.find(mine.id, OTHER) is None
     pid_of(mine)
     theirs = [submit(queue, 600.0, OTHER) for _ in range(2)]
-    with pytest.raises(HTTPException, match="2 of yours") as refused:
+    with pytest.raises(HTTPException, match="2 per client") as refused:
         submit(queue, 0.0, OTHER)
     assert refused.value.status_code == 429
-    with pytest.raises(HTTPException, match="3 in all") as refused:
+    with pytest.raises(HTTPException, match="3 in total") as refused:
         submit(queue, 0.0, "192.0.2.3")
     assert refused.value.status_code == 503
     assert queue.find(mine.id, ME) is mine  # its result waits for its client

@@ -117,7 +117,7 @@ def test_a_port_is_free_again_after_a_failed_start():
 )
 def test_an_open_address_is_said_to_be_open(host, is_open, capsys):
     server._warn_if_open(host, "127.0.0.1" if host == "localhost" else host)
-    assert ("anybody who can reach this machine" in capsys.readouterr().err) == is_open
+    assert ("anyone who can reach this machine" in capsys.readouterr().err) == is_open
 
 
 def test_names_of_models(run_folder):

@@ -126,7 +126,7 @@ def test_every_comparison_with_cato_shows_it_without_compiled_loops() -> None:
 def test_the_readme_has_the_lowest_errors_in_bold() -> None:
     block = readme.pages()[ROOT / "README.md"].split("<!-- results -->")[1]
     block = block.split("<!-- /results -->")[0]
-    rows = by_headline(json.loads((readme.STUDIES / "epochs/compare.json").read_text())["rows"])
+    rows = by_headline(json.loads((readme.STUDIES / "time/compare.json").read_text())["rows"])
     for benchmark in {row["benchmark"] for row in rows}:
         lowest = min(row["relative_l2"] for row in rows if row["benchmark"] == benchmark)
         assert f"**{lowest:.2%}**" in block

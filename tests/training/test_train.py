@@ -263,7 +263,7 @@ def test_fewer_validation_samples_than_processes(tmp_path, strategy):
     fields = {"inputs": rng.random((10, 4, 5, 1)), "targets": 1 + rng.random((10, 4, 5, 1))}
     np.savez(tmp_path / "own.npz", coords=grid, **fields)
     arguments = ["train", tmp_path / "own.npz", "--scale", "smoke", *SETTINGS[:-2]]
-    arguments += ["--train.epochs", "1", "--train.optimizer", "adamw"]
+    arguments += ["--train.epochs", "1", "--train.optimizer", "adamw", "--data.folds", "0"]
     run_to_the_end([*arguments, "--out", tmp_path / "one"])
     arguments += ["--train.strategy", strategy]
     run_to_the_end([*arguments, "--out", tmp_path / "two"], TORCHRUN)

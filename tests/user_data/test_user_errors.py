@@ -7,6 +7,8 @@ import pyvista
 import xarray
 
 from cato.errors import InputError
+from cato.runs.settings import build_settings
+from cato.training.train import train
 from cato.user_data.arrays import save_arrays
 from cato.user_data.inspect import inspect_samples
 from cato.user_data.naming import Naming, ReadRequest
@@ -238,3 +240,16 @@ def test_duplicates_across_splits_and_constant_fields(tmp_path):
     across = next(f for f in inspection.findings if "different splits" in f.what)
     assert across.samples == (0, 11)
     assert any("input_2 is constant, 3 everywhere" in f.what for f in inspection.findings)
+
+
+@pytest.mark.parametrize("change", [{"reference": "node"}, {"mesh_inputs": True}])
+def test_statistics_of_nodes_that_do_not_correspond(change, tmp_path):
+    """Refused before there is a run folder, so that the corrected command finds none."""
+    points = np.random.default_rng(0).random((60, 30, 2))
+    np.savez(tmp_path / "data.npz", coords=points, targets=np.sin(points))
+    train_settings = {"steps": 1, "accelerator": "cpu"}
+    changes = {"data": change, "train": train_settings}
+    config = build_settings(tmp_path / "data.npz", "smoke", None, changes)
+    with pytest.raises(InputError, match="the points of the clouds do not correspond"):
+        train(config, tmp_path / "run")
+    assert not (tmp_path / "run").exists()

@@ -17,6 +17,7 @@ from cato.data.streamed import Streamed
 from cato.errors import InputError
 from cato.inference.predict import predict_file
 from cato.runs.folder import open_run
+from cato.runs.measure import measure
 from cato.user_data import streamed as module
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import complete_naming, open_user_data, read_samples
@@ -204,12 +205,45 @@ def test_a_window_with_as_many_samples_as_rows_is_no_other_layout(tmp_path):
 
 def test_origins_have_the_numbers_of_the_file(tmp_path):
     values = arrays()
-    values["inputs"][17, 2, 3, 1] = np.nan
+    values["inputs"][17, 2, 3, 1] = np.inf
     path = write(tmp_path / "nan.h5", values)
     with pytest.raises(
-        InputError, match=r"nan.h5, sample 17: input input_2 has values that are NaN"
+        InputError, match=r"nan.h5, sample 17: input input_2 has values that are"
     ):
         open_user_data(path, Naming(), streamed=True)
+
+
+@pytest.mark.parametrize("case", ["mesh", "static field", "times"])
+def test_a_window_as_long_as_a_shared_array_is_not_taken_for_it(tmp_path, case):
+    """Six samples on a mesh with six rows, or of series with six frames."""
+    values, naming = arrays(), Naming()
+    if case == "static field":
+        values["k"] = grid()[..., 0]
+        naming = Naming.parse("coords", "k,inputs", "targets")
+    elif case == "times":
+        values = in_time() | {"times": np.array([0.0, 1, 2, 3, 5, 8])}
+        naming = Naming.parse("x,y", "u[:2]", "u[2:]")
+    path = write(tmp_path / "a.h5", values)
+    whole = read_samples(path, ReadRequest(naming)).samples
+    samples = StreamedSamples(path, ReadRequest(naming), "")
+    for first in (0, 3, S - 6):
+        found = samples.window(first, first + 6).samples
+        for one, other in zip(found, whole[first : first + 6], strict=True):
+            assert one.origin == other.origin
+            for name in ("coords", "inputs", "targets"):
+                np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+
+
+def test_statistics_of_other_fields_are_others(tmp_path):
+    """A training on other fields of the same file does not take those of the first one."""
+    x = np.random.default_rng(0).random((S, H, W))
+    path = write(tmp_path / "a.h5", {"coords": grid(), "a": x, "b": 100 + 7 * x})
+    for fields in (("a", "b"), ("b", "a")):
+        naming = Naming.parse("coords", *fields)
+        _, splits = open_user_data(path, naming, streamed=True)
+        measure(splits.train)
+        mean = splits.train.derived["statistics"].moments["inputs"].mean
+        assert mean.item() == pytest.approx(splits.train.arrays("inputs")["inputs"].mean())
 
 
 def test_other_formats_are_refused(tmp_path):

@@ -114,7 +114,8 @@ def _predict(folder: Path, run: Path) -> Any:
 
 
 def _report(folder: Path, run: Path) -> Any:
-    figures = json.loads(_quiet("report", run, "--json"))
+    printed = _quiet("report", run, "--json").replace(str(run), "RUN")  # in commands to run next
+    figures = json.loads(printed)
     pictures = {p.name: p.read_bytes() for p in sorted((run / "figures").glob("*.png"))}
     return {k: v for k, v in figures.items() if k != "path"}, pictures
 

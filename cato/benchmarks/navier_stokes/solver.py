@@ -208,7 +208,7 @@ def iterate(
     forcing: Field = diagonal_forcing,
     dtype: Precision = np.float32,
 ) -> Iterator[Float[np.ndarray, "n n"]]:
-    """The frames of `solve` one by one, each computed when it is asked for."""
+    """The frames of `solve` one by one, each computed when it is requested."""
     vorticity = np.asarray(vorticity)
     _check(vorticity, viscosity, times)
     torus = Torus(len(vorticity))
