@@ -69,6 +69,9 @@ bench-solvers: $(READY)  ## seconds per sample of all solvers, as ratios to a re
 bench-mesh-parallel: $(READY)  ## memory, bytes and time of a training step whose mesh is spread over processes
 	$(BIN)/python -m tools.mesh_parallel
 
+bench-scale: $(READY)  ## the cost model of docs/scale.md: steps, matmul, copy and messages
+	$(BIN)/python -m tools.scale
+
 bench-export: $(READY)  ## which models can be exported, and how exactly
 	$(BIN)/python -m tools.exports
 

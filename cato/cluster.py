@@ -58,11 +58,20 @@ def open_cluster(address: str, num_workers: int | None = None) -> Iterator["Clus
             f"cluster {cluster.address}: {workers} workers{'' if workers else ', waiting for them'}"
             f"; dashboard {client.dashboard_link}"
         )
+        _require_cato(client)
         try:
             yield cluster
         finally:
             for token in cluster.tokens:
                 token.unlink(missing_ok=True)
+
+
+def _require_cato(client: Any) -> None:
+    """Raise if a worker cannot import cato: it would die of its first task."""
+    workers = client.get_versions(packages=["cato"])["workers"]
+    for address, found in workers.items():
+        if found and found["packages"].get("cato") is None:
+            raise ClusterError(f"the worker {address} cannot import cato; install it there")
 
 
 @contextmanager

@@ -64,6 +64,7 @@ def parse(
     *arguments: Any,
     imports: Sequence[str],
     parts: Sequence[Path] = (),
+    size: int | None = None,
 ) -> list[Any]:
     """The results of `function(file, *arguments)` for all files, computed in the child.
 
@@ -73,12 +74,9 @@ def parse(
         arguments: Are pickled.
         imports: Slow modules that the function needs; their import does not count as its time.
         parts: Further files that the function reads.
+        size: Bytes of all files, if they have been looked at already.
     """
-    inner = [part for file in files if file.is_dir() for part in file.rglob("*") if part.is_file()]
-    regular = [*(file for file in files if not file.is_dir()), *inner, *parts]
-    for file in regular:
-        require_regular(file)
-    size = sum(file.stat().st_size for file in regular)
+    size = num_bytes_of(files, parts) if size is None else size
     seconds = slowness() * (SECONDS + size / BYTES_PER_SECOND)
     num_bytes = int(min(MEMORY + MAX_EXPANSION * size, SHARE * available_memory()))
     with _one_call, _shared_block() as (block, address):
@@ -100,6 +98,15 @@ def parse(
                 f"{files[index]} cannot be read: given up {limit}; the file is probably damaged, "
                 f"write it again"
             ) from None
+
+
+def num_bytes_of(files: Sequence[Path], parts: Sequence[Path] = ()) -> int:
+    """Bytes of files and of all files in folders; raises if one is not a regular file."""
+    inner = [part for file in files if file.is_dir() for part in file.rglob("*") if part.is_file()]
+    regular = [*(file for file in files if not file.is_dir()), *inner, *parts]
+    for file in regular:
+        require_regular(file)
+    return sum(file.stat().st_size for file in regular)
 
 
 def _started(imports: tuple[str, ...]) -> None:

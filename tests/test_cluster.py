@@ -14,13 +14,13 @@ import pytest
 
 from cato import cluster as module
 from cato.cluster import Cluster, environment, open_cluster, workers_of
-from cato.data.generate import generate_file, solve_sample
+from cato.data.generate import generate_file
 from cato.data.spec import DataSpec
 from cato.data.store import UnfinishedStore
 from cato.errors import ClusterError, InputError
 from cato.files import digest
 
-pytest.importorskip("distributed")
+distributed = pytest.importorskip("distributed")
 
 SMOKE = DataSpec("darcy", "smoke")
 SECONDS = 60
@@ -77,10 +77,12 @@ def is_alive(pid: int) -> bool:
 
 @contextmanager
 def dask(*words: str, **environ: str):
-    """A scheduler or a worker as a user starts it."""
+    """A scheduler or a worker as a user starts it, in the folder that Python searches first."""
+    environ = os.environ | {"PYTHONPATH": os.getcwd()} | environ
     process = subprocess.Popen(
         [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:]],
-        env=os.environ | {"PYTHONPATH": os.getcwd()} | environ,
+        env=environ,
+        cwd=environ["PYTHONPATH"],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -254,10 +256,12 @@ def test_a_dead_scheduler_costs_only_unfinished_samples(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_worker_without_cato_is_named(tmp_path: Path) -> None:
+    (tmp_path / "cato.py").write_text("raise ImportError")  # hides one that is installed
     with (
         scheduler(tmp_path) as (_, address),
         worker(address, tmp_path, PYTHONPATH=str(tmp_path)),
-        open_cluster(address) as cluster,
-        pytest.raises(ClusterError, match="cannot run cato"),
+        distributed.Client(address, set_as_default=False) as client,
     ):
-        list(cluster.map_unordered(solve_sample, [(vars(SMOKE), "train", 0)]))
+        client.wait_for_workers(1, timeout=SECONDS)
+        with pytest.raises(ClusterError, match="cannot import cato"), open_cluster(address):
+            pass

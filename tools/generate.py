@@ -18,6 +18,7 @@ from tools import (
     mesh_parallel,
     pretrained,
     readme,
+    scale,
     speed_page,
     streaming,
     training_range,
@@ -29,7 +30,7 @@ from tools.results import ROOT
 
 MODULES = (
     *(advice, benchmark_pages, cards, exports, fine_tuning, first_report, hostile, mesh_parallel),
-    *(pretrained, readme, speed_page, streaming, studies, training_range, user_data),
+    *(pretrained, readme, scale, speed_page, streaming, studies, training_range, user_data),
 )
 """Those of measurements that were not made yet have no pages."""
 

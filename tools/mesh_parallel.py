@@ -20,6 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from math import prod
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -56,7 +57,7 @@ def problem_of(size: int) -> Problem:
     return Problem("darcy", "grid", (size, size), ("a",), ("u",))
 
 
-def bytes_per_step(size: int, num_slabs: int, config: CatoConfig = CONFIG) -> int:
+def bytes_per_step(shape: Sequence[int], num_slabs: int, config: CatoConfig = CONFIG) -> int:
     """What the busiest process sends in a step, by the formula of docs/many-gpus.md.
 
     Exact if P divides the sides: with N nodes, W channels, L blocks and heads of E channels,
@@ -65,12 +66,22 @@ def bytes_per_step(size: int, num_slabs: int, config: CatoConfig = CONFIG) -> in
     """
     if num_slabs == 1:
         return 0
-    moving = size**2 * (num_slabs - 1) // num_slabs**2
+    num_nodes, row = prod(shape), prod(shape[1:])
+    moving = num_nodes * (num_slabs - 1) // num_slabs**2
     neighbours = min(2, num_slabs - 1)
     exchanged = (8 * config.width * config.depth + 2 * config.width // config.heads) * moving
-    stencils = 2 * config.depth * (config.kernel // 2) * config.width * size
-    gradients = 3 * 2 * size
+    stencils = 2 * config.depth * (config.kernel // 2) * config.width * row
+    gradients = 3 * 2 * row
     return 4 * (exchanged + neighbours * (stencils + gradients))
+
+
+def exchanges_per_step(config: CatoConfig = CONFIG) -> int:
+    """Number of all-to-alls in a step.
+
+    In every block to columns, back, and to the neighbours; the rotations to columns; and the
+    neighbours of prediction and target; all but the last again in the backward pass.
+    """
+    return 2 * (3 * config.depth + 1 + 1) + 1
 
 
 def measure(size: int, counts: Sequence[int], repeats: int) -> list[Row]:
@@ -90,7 +101,8 @@ def measure(size: int, counts: Sequence[int], repeats: int) -> list[Row]:
             "size": size,
             "processes": count,
             **{name: max(part[name] for part in parts) for name in parts[0]},
-            "bytes_expected": bytes_per_step(size, count),
+            "bytes_expected": bytes_per_step((size, size), count),
+            "exchanges_expected": exchanges_per_step() if count > 1 else 0,
             "load": os.getloadavg()[0],
         }
         rows.append(stamped(row, settings))
@@ -120,12 +132,21 @@ def together(workers: Sequence[Worker], function: Callable[[], Any]) -> list[Any
 class Subject:
     """Training of one process: forward, loss, backward, update."""
 
-    def __init__(self, rank: int, count: int, size: int) -> None:
+    def __init__(
+        self,
+        rank: int,
+        count: int,
+        problem: Problem,
+        config: CatoConfig = CONFIG,
+        remat: bool = False,
+    ) -> None:
         torch.manual_seed(0)
-        problem, self.partition = problem_of(size), Partition(size, rank, count)
-        self.model = build_model("cato", CONFIG, problem)
+        self.partition = Partition(problem.shape[0], rank, count)
+        self.model = build_model("cato", config, problem)
         if count > 1:
             self.model.spread_over(self.partition)
+        if remat:
+            self.model.rematerialise()
         self.shape = self.partition.shape(problem.shape)
         self.loss = PhysicalLoss(LOSS, problem, partition=self.partition)
         self.optimizer = torch.optim.AdamW(self.model.parameters())
@@ -156,7 +177,7 @@ def start(rank: int, count: int, size: int, store: Path) -> None:
     if count > 1:
         address = f"file://{store}"
         dist.init_process_group("gloo", init_method=address, rank=rank, world_size=count)
-    subject = Subject(rank, count, size)
+    subject = Subject(rank, count, problem_of(size))
 
 
 def first_steps() -> None:

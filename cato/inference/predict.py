@@ -29,11 +29,11 @@ from cato.sandbox import parse
 from cato.surrogate import NotFinite, Surrogate
 from cato.user_data.arrays import ARRAYS, read_npz
 from cato.user_data.naming import Name, Naming, ReadRequest
+from cato.user_data.parts import is_entry
 from cato.user_data.read import files_of, num_bytes_of, read_samples
 from cato.user_data.readers import suffix_of
 from cato.user_data.samples import UserSample, UserSamples
-from cato.user_data.streamed import SUFFIXES as STREAMABLE
-from cato.user_data.streamed import StreamedSamples, appended
+from cato.user_data.streamed import HDF5, StreamedSamples, appended
 from cato.user_data.write import (
     as_dataset,
     default_target,
@@ -61,10 +61,16 @@ def predict_file(
     as many as in training. Frames after those of the training have no band.
     """
     source = Path(source)
-    target = default_target(source) if target is None else Path(target)
+    is_streamed = _is_streamed(run, source)
+    if target is None:
+        target = default_target(source)
+        target = target.with_suffix(HDF5[0]) if is_streamed else target
+    target = Path(target)
     if steps is not None and steps != run.problem.num_steps:
         run.problem.with_steps(steps)  # raises if it is not a rollout
-    if source.exists():
+    if is_streamed:
+        _require_hdf5(target)
+    elif source.exists():
         require_writable(source, target, steps or run.problem.num_steps)
     surrogate = load_surrogate(run)
     naming = _naming(run, source)
@@ -72,14 +78,15 @@ def predict_file(
     known = load_range(run.source, run.problem, run.id)
     outcomes: list[Outcome] = []
     seconds = 0.0
-    streamed = _streamed(run, surrogate, source, target, naming)
-    if streamed is None:
+    if not is_streamed:
         samples = _samples(run, surrogate, source, naming)
         samples, problem = _over_steps(run.problem, samples, steps)
         predictions, seconds = _predicted(surrogate, problem, samples, band, known)
         write_predictions(target, naming, samples, _written(run.problem, naming, predictions))
         outcomes = [Outcome.of(prediction) for prediction in predictions]
     else:
+        request, advice = _request(run, surrogate, naming), "predict again when it is complete"
+        streamed = StreamedSamples(source, request, advice, run.problem)
         with appended(target, len(streamed)) as append:
             for window in streamed.windows():
                 samples, problem = _over_steps(run.problem, window, steps)
@@ -149,20 +156,21 @@ def _predicted(
     return predictions, seconds * len(predictions)
 
 
-def _streamed(
-    run: Run, surrogate: Surrogate, source: Path, target: Path, naming: Naming
-) -> StreamedSamples | None:
-    """The samples of a file that is too large for the memory; None for others."""
-    if not (size := num_bytes_of(source)) or not run.config.data.is_streamed(size):
-        return None
-    if target.suffix.lower() not in STREAMABLE:
+def _is_streamed(run: Run, source: Path) -> bool:
+    """Whether a file is too large for the memory. Folders are read whole."""
+    if not source.exists() or not is_entry(source):
+        return False
+    return bool(size := num_bytes_of(source)) and run.config.data.is_streamed(size)
+
+
+def _require_hdf5(target: Path) -> None:
+    if target.exists():
+        raise InputError(f"{target} exists and is not overwritten; choose another name")
+    if target.suffix.lower() not in HDF5:
         raise InputError(
-            f"{target} should end in {' or '.join(STREAMABLE)}: predictions for a file that is "
+            f"{target} should end in {' or '.join(HDF5)}: predictions for a file that is "
             f"streamed are written as HDF5"
         )
-    advice = "predict again when it is complete"
-    request = _request(run, surrogate, naming)
-    return StreamedSamples(source, request, advice, run.problem)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,8 @@
 """Devices and processes of a training, by Lightning Fabric and torch.distributed."""
 
 import os
+import time
+import uuid
 from importlib.util import find_spec
 from typing import Any, Literal
 
@@ -18,6 +20,8 @@ from cato.models.registry import build_model
 from cato.partition import WHOLE, Partition, require_divisible
 from cato.problem import Problem
 from cato.runs.settings import RunConfig, TrainConfig
+
+POLL_SECONDS = 0.05
 
 
 def make_fabric(config: TrainConfig) -> Fabric:
@@ -50,6 +54,8 @@ def make_fabric(config: TrainConfig) -> Fabric:
         strategy = DDPStrategy()
     kind = accelerator_of(config)
     require_devices(kind, processes)
+    if processes * num_nodes > 1 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        join_processes("nccl" if kind == "cuda" else "gloo")
     fabric = Fabric(
         accelerator=kind,
         devices=processes,
@@ -59,6 +65,51 @@ def make_fabric(config: TrainConfig) -> Fabric:
     )
     fabric.launch()
     return fabric
+
+
+def join_processes(backend: str) -> None:
+    """Meet the other processes of torchrun, in the store of its agents.
+
+    That store still has the addresses of processes from before a restart, and agents may count
+    restarts differently. So the processes first agree on a part of it that none has used.
+    """
+    if dist.is_initialized():
+        return
+    rank, count = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    timeout = dist.default_pg_timeout
+    store = dist.TCPStore(host, port, count, is_master=False, timeout=timeout)
+    name = agreed_name(store, rank, count, timeout.total_seconds())
+    dist.init_process_group(
+        backend, store=dist.PrefixStore(name, store), rank=rank, world_size=count, timeout=timeout
+    )
+
+
+def agreed_name(store: dist.Store, rank: int, count: int, seconds: float) -> str:
+    """A new name that all living processes get from the first one.
+
+    Every other process says that it is there by a word of its own, and waits for an answer to this
+    word. The first one answers all that it hears, also processes that have died since, until as
+    many have thanked it as there are.
+    """
+    word, deadline = uuid.uuid4().hex, time.monotonic() + seconds
+    if rank:
+        store.set(f"cato/hello/{rank}", word)
+        name = store.get(f"cato/answer/{word}").decode()
+        store.add(f"cato/thanks/{name}", 1)
+        return name
+    while store.add(f"cato/thanks/{word}", 0) < count - 1:
+        for other in range(1, count):
+            if store.check([f"cato/hello/{other}"]):
+                heard = store.get(f"cato/hello/{other}").decode()
+                store.set(f"cato/answer/{heard}", word)
+        if time.monotonic() > deadline:
+            raise InputError(
+                f"only {store.add(f'cato/thanks/{word}', 0) + 1} of {count} processes have started "
+                f"within {seconds / 60:.0f} minutes; see the messages of the others"
+            )
+        time.sleep(POLL_SECONDS)
+    return word
 
 
 def accelerator_of(config: TrainConfig) -> str:

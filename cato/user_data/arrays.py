@@ -78,9 +78,25 @@ def open_h5(path: Path) -> ArrayFile:
                 raise InputError(f"{path}: field {name!r} should be numbers, but is objects")
             return dataset[()]
 
+    def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
+        with open_hdf5(path) as file:
+            dataset = file[name]
+            require_written(dataset, f"{path}: field {name!r}")
+            index = (*[slice(None)] * axis, rows)
+            count = len(range(dataset.shape[axis])[rows])
+            share = count / max(1, dataset.shape[axis])
+            require_room(int(share * dataset.nbytes), f"{path}: field {name!r}")
+            if h5py.check_string_dtype(dataset.dtype):
+                return np.asarray(dataset.asstr()[index], dtype=np.str_)
+            return dataset[index]
+
+    def storage(name: str) -> tuple[Shape | None, int]:
+        with open_hdf5(path) as file:
+            return file[name].chunks, file[name].nbytes
+
     with parse_errors(path, "HDF5"), open_hdf5(path) as file:
         file.visititems(visit)
-    plain = ArrayFile(path, shapes, load, "HDF5")
+    plain = ArrayFile(path, shapes, load, "HDF5", read_part=read_part, storage=storage)
     return open_well(plain) or open_pdebench(plain) or plain
 
 

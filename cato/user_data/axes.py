@@ -148,6 +148,25 @@ def parse_errors(what: object, kind: str) -> Iterator[None]:
 # -- plain arrays ---------------------------------------------------------------------------------
 
 
+def _no_storage(name: str) -> tuple[Shape | None, int]:
+    raise NotImplementedError(name)
+
+
+class Whole(NamedTuple):
+    """The file that a window of samples is part of; it decides what axes mean, not the window.
+
+    A window may have as many samples as a mesh has rows.
+    """
+
+    shapes: Mapping[str, Shape]
+    cut: Mapping[str, int]  # The arrays that are cut, and the axis of each that counts samples.
+
+    @property
+    def num_samples(self) -> int:
+        """Number of all samples."""
+        return max((self.shapes[name][axis] for name, axis in self.cut.items()), default=0)
+
+
 @dataclass(frozen=True)
 class ArrayFile:
     """A file of named arrays, whose axes have names too where the format or layout has them."""
@@ -166,6 +185,27 @@ class ArrayFile:
     """Where a layout has each array in its file: in one place, or one for each sample."""
     has_only_results: bool = False  # Whether all fields are results of a solver.
     hint: str = ""  # What else could be named.
+    read_part: Callable[[str, int, slice], np.ndarray] | None = None
+    """Part of an array along an axis, where it can be read without the rest."""
+    storage: Callable[[str], tuple[Shape | None, int]] = _no_storage
+    """Shape of the chunks of an array, None if it has none, and its bytes in memory."""
+    whole: Whole | None = None  # Of a window.
+
+    def part(self, cut: Mapping[str, int], rows: slice) -> "ArrayFile":
+        """As if these rows of some arrays, along these axes, were all."""
+
+        def load(name: str) -> np.ndarray:
+            if name not in cut:
+                return self.load(name)
+            assert self.read_part is not None
+            return self.read_part(name, cut[name], rows)
+
+        def cut_shape(name: str, shape: Shape) -> Shape:
+            axis = cut[name]
+            return (*shape[:axis], len(range(shape[axis])[rows]), *shape[axis + 1 :])
+
+        shapes = {n: cut_shape(n, s) if n in cut else s for n, s in self.shapes.items()}
+        return replace(self, shapes=shapes, load=load, whole=Whole(self.shapes, cut))
 
     def read(self, name: str) -> np.ndarray:
         """Read an array of any type."""
@@ -206,7 +246,15 @@ class ArrayFile:
         inner = {n.removeprefix(f"{name}/"): n for n in self.shapes if n.startswith(f"{name}/")}
         paths = {n: n for n in self.shapes if "/" not in n} | inner
         shapes = {short: self.shapes[full] for short, full in paths.items()}
-        return ArrayFile(self.path, shapes, lambda short: self.read(paths[short]))
+        read_part = self.read_part
+        return ArrayFile(
+            self.path,
+            shapes,
+            lambda short: self.read(paths[short]),
+            self.kind,
+            read_part=read_part and (lambda n, axis, rows: read_part(paths[n], axis, rows)),
+            storage=lambda short: self.storage(paths[short]),
+        )
 
 
 def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarray.Dataset":
@@ -215,17 +263,21 @@ def name_axes(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xarr
     fields = {name: file.numbers(name) for name in naming.fields}
     notes = list(file.notes)
     if not naming.coords and request.coords is None:
-        nodes = _unit_grid(file.path, naming, fields, has_samples)
+        shapes = {name: array.shape for name, array in fields.items()}
+        nodes = unit_grid_of(file.path, naming, shapes, has_samples)
         request = replace(request, coords=nodes)
         notes.append(unit_grid_note(nodes.shape[:-1]))
     match = _match_mesh(file, replace(request, naming=naming), fields, has_samples)
     sample = (SAMPLE,) if match.is_per_sample else ()
     variables = {"coords": ((*sample, *mesh_dims(len(match.mesh)), CHANNEL), match.coords)}
     num_samples = match.num_samples if has_samples else None
-    series = series_of(naming, is_layout, file.shapes, match.mesh, num_samples)
+    whole_shapes, num_all = dict(file.shapes), num_samples
+    if file.whole is not None:
+        whole_shapes, num_all = dict(file.whole.shapes), file.whole.num_samples
+    series = series_of(naming, is_layout, whole_shapes, match.mesh, num_all)
     for name, array in fields.items():
         try:
-            dims = series.get(name) or field_dims(array.shape, match.mesh, num_samples)
+            dims = series.get(name) or field_dims(whole_shapes[name], match.mesh, num_all)
         except InputError as error:
             raise InputError(f"{file.path}: field {name!r}: {error}") from None
         if name != "coords":  # positions that are also an input
@@ -283,15 +335,15 @@ def unit_grid_note(mesh: Shape) -> str:
     )
 
 
-def _unit_grid(
-    path: Path, naming: Naming, fields: Mapping[str, np.ndarray], has_samples: bool
+def unit_grid_of(
+    path: Path, naming: Naming, fields: Mapping[str, Shape], has_samples: bool
 ) -> np.ndarray:
-    """A unit grid on which all fields have values.
+    """A unit grid on which all fields of these shapes have values.
 
     A short last axis is taken for channels, and axes before three mesh axes for frames.
     """
     frames = {name.field for name in (*naming.inputs, *naming.targets) if name.frames is not None}
-    shapes = {name: array.shape[has_samples:] for name, array in fields.items()}
+    shapes = {name: shape[has_samples:] for name, shape in fields.items()}
     nodal = {name: shape for name, shape in shapes.items() if len(shape) > 1}
     nodal = nodal or {name: shape for name, shape in shapes.items() if shape}
     if not nodal:
@@ -498,8 +550,11 @@ def _candidates(file: ArrayFile, request: ReadRequest, has_samples: bool) -> Ite
         return
     arrays = [file.numbers(name) for name in naming.coords]
     may_be_per_sample = has_samples and any(array.ndim > 1 for array in arrays)
+    choices = (False, True)[: 1 + may_be_per_sample]
+    if file.whole is not None:
+        choices = (bool({*naming.coords} & file.whole.cut.keys()),)
     for coords in _stacked(file, naming.coords, arrays):
-        for is_per_sample in (False, True)[: 1 + may_be_per_sample]:
+        for is_per_sample in choices:
             match = MeshMatch(coords, is_per_sample)
             fits = request.num_axes in (None, len(match.mesh))
             if fits and 1 <= len(match.mesh) <= coords.shape[-1] <= MAX_DIMENSION:

@@ -44,11 +44,8 @@ def read_named(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xar
     import xarray
 
     coords, roles = roles_of(file, request.naming, has_samples)
-    if has_samples and SAMPLE not in roles.values():
-        raise InputError(
-            f"{file.path} has no dimension of samples next to {', '.join(roles)}; add one, called "
-            f"sample where coordinates have it, or give a folder with one file per sample"
-        )
+    if has_samples:
+        sample_dim_of(file, roles)
     naming = request.naming.within(file.shapes, request.truth)
     variables = {n: (_dims(file, n, roles), file.numbers(n)) for n in naming.fields}
     sizes = {
@@ -85,6 +82,17 @@ def read_named(file: ArrayFile, request: ReadRequest, has_samples: bool) -> "xar
         variables["times"] = (dims, as_times(file.read(times), f"{file.path}: {times!r}"))
     layout = file.kind if file.is_layout else ""
     return make_dataset(file.path, naming, variables, notes).assign_attrs(layout=layout)
+
+
+def sample_dim_of(file: ArrayFile, roles: Roles) -> str:
+    """The dimension that counts samples; raises if there is none."""
+    for dim, role in roles.items():
+        if role == SAMPLE:
+            return dim
+    raise InputError(
+        f"{file.path} has no dimension of samples next to {', '.join(roles)}; add one, called "
+        f"sample where coordinates have it, or give a folder with one file per sample"
+    )
 
 
 def without_flat_components(datasets: "list[xarray.Dataset]") -> "list[xarray.Dataset]":

@@ -18,7 +18,7 @@ from cato.data.formats import open_hdf5, require_written
 from cato.errors import InputError
 from cato.sandbox import require_room
 from cato.user_data.attributes import inherited
-from cato.user_data.axes import SAMPLE, ArrayFile, parse_errors
+from cato.user_data.axes import SAMPLE, ArrayFile, Shape, parse_errors
 from cato.user_data.named import roles_of
 from cato.user_data.naming import Naming
 
@@ -43,6 +43,18 @@ def open_netcdf(path: Path) -> ArrayFile:
             require_room(variable.nbytes, f"{path}: variable {name!r}")
             return np.deg2rad(variable.values) if name in degrees else variable.values
 
+    def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
+        with _open(path) as file:
+            variable = file[name].variable[(*[slice(None)] * axis, rows)]
+            require_room(variable.nbytes, f"{path}: variable {name!r}")
+            return np.deg2rad(variable.values) if name in degrees else variable.values
+
+    def storage(name: str) -> tuple[Shape | None, int]:
+        with _open(path) as file:
+            variable, about = file[name], file[name].encoding
+            chunks = about.get("chunksizes") or about.get("chunks")  # of NetCDF, of Zarr
+            return chunks and tuple(map(int, chunks)), variable.nbytes
+
     with _open(path) as file:
         numbers = [str(n) for n, v in file.coords.items() if v.ndim and v.dtype.kind in "fiu"]
         degrees = [n for n in numbers if str(file[n].attrs.get("units", "")).startswith("degree")]
@@ -56,6 +68,8 @@ def open_netcdf(path: Path) -> ArrayFile:
             tuple(numbers),
             periodic=tuple(n for n in degrees if _is_circle(file[n].values)),
             notes=notes if degrees else (),
+            read_part=read_part,
+            storage=storage,
         )
 
 
@@ -80,8 +94,21 @@ def open_zarr(path: Path) -> ArrayFile:
         require_room(arrays[name].nbytes, f"{path}: array {name!r}")
         return np.asarray(arrays[name][...])
 
-    shapes = {name: array.shape for name, array in arrays.items()}
-    return ArrayFile(path, shapes, load, "Zarr", notes=notes)
+    def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
+        count = len(range(arrays[name].shape[axis])[rows])
+        share = count / max(1, arrays[name].shape[axis])
+        require_room(int(share * arrays[name].nbytes), f"{path}: array {name!r}")
+        return np.asarray(arrays[name][(*[slice(None)] * axis, rows)])
+
+    return ArrayFile(
+        path,
+        {name: array.shape for name, array in arrays.items()},
+        load,
+        "Zarr",
+        read_part=read_part,
+        storage=lambda name: (arrays[name].chunks, arrays[name].nbytes),
+        notes=notes,
+    )
 
 
 def _missing(name: str, array: Any) -> list[str]:

@@ -60,10 +60,16 @@ def _flat(file: ArrayFile) -> ArrayFile:
         is_frame = len(leading) == 2 and leading[1] == 1
         shapes[name] = (*leading[:1], *mesh) if is_frame else shape
         dims[name] = ("sample", "time")[: 1 if is_frame else len(leading)] + axes
+
+    def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
+        assert file.read_part is not None
+        return file.read_part(name, axis, rows).reshape(-1, *shapes[name][1:])
+
     return replace(
         file,
         shapes=shapes,
         load=lambda name: file.load(name).reshape(shapes[name]),
+        read_part=read_part,
         kind="PDEBench",
         dims=dims,
         coords=axes,
@@ -95,19 +101,27 @@ def _grouped(file: ArrayFile, groups: list[str]) -> ArrayFile:
                 )
         shapes[name] = (len(groups), *shape)
 
-    def load(name: str) -> np.ndarray:
+    def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
+        some = groups[rows]
         path = name if name in fields else f"grid/{name}"
         with open_hdf5(file.path) as root:  # once, as there may be a thousand groups
-            require_room(len(groups) * root[f"{first}/{path}"].nbytes, f"{file.path}: {path}")
-            for group in groups:
+            require_room(len(some) * root[f"{first}/{path}"].nbytes, f"{file.path}: {path}")
+            for group in some:
                 require_written(root[f"{group}/{path}"], f"{file.path}: {group}/{path}")
-            values = np.stack([root[f"{group}/{path}"][()] for group in groups])
+            return np.stack([root[f"{group}/{path}"][()] for group in some])
+
+    def storage(name: str) -> tuple[Shape | None, int]:
+        with open_hdf5(file.path) as root:
+            return (1, *shapes[name][1:]), len(groups) * root[f"{first}/{name}"].nbytes
+
+    def load(name: str) -> np.ndarray:
+        values = read_part(name, 0, slice(None))
         if name in fields:
             return values
         differs = (values != values[0]).any(axis=1)
         if differs.any():
             group = groups[differs.argmax()]
-            raise InputError(f"{file.path}: {group}/{path} differs from {first}/{path}")
+            raise InputError(f"{file.path}: {group}/grid/{name} differs from {first}/grid/{name}")
         return values[0]
 
     dims = dict.fromkeys(fields, ("sample", "time", *axes, "channel"))
@@ -115,6 +129,8 @@ def _grouped(file: ArrayFile, groups: list[str]) -> ArrayFile:
         file,
         shapes=shapes,
         load=load,
+        read_part=read_part,
+        storage=storage,
         kind="PDEBench",
         dims=dims | {axis: (axis,) for axis in axes},
         coords=axes,

@@ -21,16 +21,15 @@ from cato.files import digest, stamp
 from cato.problem import Problem
 from cato.progress import note
 from cato.sandbox import require_regular
-from cato.user_data import meshes, tables
+from cato.user_data import meshes
 from cato.user_data.inspect import require_usable
 from cato.user_data.named import without_flat_components
 from cato.user_data.naming import Naming, ReadRequest, natural_order
 from cato.user_data.parts import is_entry, parts_of
 from cato.user_data.periodic import declared_periodic
-from cato.user_data.readers import SUFFIXES, guess_names, read_files, suffix_of
+from cato.user_data.readers import IN_POINTS, SUFFIXES, guess_names, read_files, suffix_of
 from cato.user_data.samples import UserSamples, assemble, dataset_of, recognise
-from cato.user_data.streamed import SUFFIXES as STREAMABLE
-from cato.user_data.streamed import open_splits
+from cato.user_data.streamed import can_stream, open_splits
 
 HELD_OUT = 0.1  # Fraction of the samples for validation, and for test.
 FEW = range(10, 51)  # Numbers of samples with which cross-validation is the default.
@@ -71,7 +70,7 @@ def read_samples(path: Path, request: ReadRequest, known: Problem | None = None)
         ]
     else:
         (datasets,) = read_files([path], request, has_samples=True)
-    if suffix_of(files_of(path)[0]) in (*meshes.SUFFIXES, *tables.SUFFIXES):
+    if suffix_of(files_of(path)[0]) in IN_POINTS:
         datasets = without_flat_components(datasets)
     samples = assemble(path, datasets, request.naming, known)
     return declared_periodic(samples, request.naming.periodic)
@@ -249,9 +248,11 @@ def open_user_data(
 
 
 def num_bytes_of(path: Path) -> int:
-    """Bytes of a file that can be streamed; 0 of what is always read into memory."""
-    is_streamable = path.is_file() and path.suffix.lower() in STREAMABLE
-    return path.stat().st_size if is_streamable else 0
+    """Bytes of data that can be streamed; 0 of what is always read into memory."""
+    if not path.is_file() and not path.is_dir():
+        return 0
+    files = {} if is_entry(path) else _files_by_split(path)
+    return sum(f.stat().st_size for f in _all_files(path)) if can_stream(path, files) else 0
 
 
 def changed_since(path: Path, expected_fingerprint: str) -> str:
@@ -283,7 +284,9 @@ def _splits(
 ) -> Splits:
     draw = partial(split_of, path, seed=seed, folds=folds)
     if streamed:
-        return replace(open_splits(path, naming, _fingerprint(path, state), draw), seed=seed)
+        files = {} if is_entry(path) else _files_by_split(path)
+        splits = open_splits(path, naming, _fingerprint(path, state), draw, files)
+        return replace(splits, seed=seed)
     samples = read_samples(path, ReadRequest(naming))
     for sentence in samples.notes:
         note(sentence)

@@ -33,6 +33,8 @@ OPENERS: dict[str, Callable[[Path], ArrayFile]] = {
     **dict.fromkeys(meshes.SUFFIXES, meshes.open_mesh),
 }
 SUFFIXES = tuple(OPENERS)
+IN_POINTS = (*meshes.SUFFIXES, *tables.SUFFIXES)
+"""Formats of points, which may have more coordinates than the problem."""
 IMPORTS = {
     **dict.fromkeys(netcdf.SUFFIXES, "h5netcdf"),
     netcdf.ZARR: "zarr",

@@ -56,10 +56,17 @@ def _opened(file: ArrayFile, root: h5py.File) -> ArrayFile:
             raise InputError(
                 f"{file.path}: {place} is {shape}, but its attributes say ({', '.join(expected)})"
             )
+
+    def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
+        assert file.read_part is not None
+        return file.read_part(places[name], axis, rows).reshape(-1, *shapes[name][1:])
+
     return replace(
         file,
         shapes=shapes,
         load=lambda name: file.load(places[name]).reshape(shapes[name]),
+        read_part=read_part,
+        storage=lambda name: file.storage(places[name]),
         kind="The Well",
         dims=dims,
         coords=tuple(axes),

@@ -1,21 +1,18 @@
-"""Windows of consecutive samples of an HDF5 file, as if each were the whole file.
+"""Windows of consecutive samples of a file, as if each were the whole file.
 
-Arrays whose first axis counts samples are cut to the window, all others are read whole. Runs in the
-child process of `cato.sandbox`, which has no use for PyTorch.
+Arrays with an axis that counts samples are cut to the window, all others are read whole. Runs in
+the child process of `cato.sandbox`, which has no use for PyTorch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
 
 from cato.benchmarks.contract import SPLITS
-from cato.data.formats import open_hdf5, require_written
 from cato.errors import InputError
-from cato.sandbox import require_room
-from cato.user_data.arrays import open_h5
 from cato.user_data.axes import (
     SAMPLE,
     ArrayFile,
@@ -25,27 +22,43 @@ from cato.user_data.axes import (
     nodal_dims,
     series_of,
     times_name,
+    unit_grid_of,
 )
+from cato.user_data.named import read_named, roles_of, sample_dim_of
 from cato.user_data.naming import ReadRequest
+from cato.user_data.readers import OPENERS, suffix_of
+
+Cut = dict[str, int]  # The arrays to cut, and the axis of each that counts samples.
 
 
 def layout_of(path: Path, request: ReadRequest) -> dict[str, Any]:
     """The groups of samples of a file, as plain values, and the split of each sample."""
-    file = open_h5(path)
+    file = OPENERS[suffix_of(path)](path)
     if file.groups_of_samples:
         return {"is_grouped": True}
     names = [name for name in SPLITS if any(n.startswith(f"{name}/") for n in file.shapes)]
     groups, words, first, has_own_nodes = [], list[str](), 0, False
     for name in names or [""]:
         part = file.group(name) if name else file
-        count, cut = _cut(part, request)
+        count, coords, cut = _cut(part, request)
         naming = request.naming.within(part.shapes, request.truth)
-        has_own_nodes |= any(n in naming.coords or naming.is_mask(n) for n in cut)
-        chunk, num_bytes = _storage(path, [f"{name}/{n}" if name else n for n in cut], count)
-        groups.append((name, first, count, chunk, num_bytes))
+        has_own_nodes |= any(n in coords or naming.is_mask(n) for n in cut)
+        of_group = {n: a for n, a in cut.items() if not name or f"{name}/{n}" in file.shapes}
+        groups.append((name, first, count, *_storage(part, of_group, count)))
         words += _words(part, count) if "split" in part.shapes and not name else [name] * count
         first += count
     return {"is_grouped": False, "groups": groups, "words": words, "has_own_nodes": has_own_nodes}
+
+
+def rows_of(path: Path, request: ReadRequest) -> dict[str, Any] | None:
+    """The samples of one of the files of a folder, as plain values; None if it is one sample."""
+    file = OPENERS[suffix_of(path)](path)
+    if not file.dims or SAMPLE not in roles_of(file, request.naming, has_samples=False)[1].values():
+        return None
+    count, coords, cut = _cut(file, request, has_samples=False)
+    chunk, num_bytes = _storage(file, cut, count)
+    own = any(n in coords or request.naming.is_mask(n) for n in cut)
+    return {"count": count, "chunk": chunk, "sample_bytes": num_bytes, "has_own_nodes": own}
 
 
 def _words(file: ArrayFile, count: int) -> list[str]:
@@ -60,58 +73,61 @@ def _words(file: ArrayFile, count: int) -> list[str]:
     return words
 
 
-def _storage(path: Path, names: Sequence[str], count: int) -> tuple[int, int]:
+def _storage(file: ArrayFile, cut: Mapping[str, int], count: int) -> tuple[int, int]:
     """Samples of a chunk, and bytes of a sample."""
-    chunks, num_bytes = [1], 0
-    with open_hdf5(path) as file:
-        for name in names:
-            if name in file:  # not the arrays at the root that groups share
-                chunks.append(file[name].chunks[0] if file[name].chunks else 1)
-                num_bytes += file[name].nbytes // max(1, count)
-    return max(chunks), num_bytes
+    largest, num_bytes = 1, 0
+    for name, axis in cut.items():
+        chunks, size = file.storage(name)
+        largest = max(largest, chunks[axis] if chunks else 1)
+        num_bytes += size // max(1, count)
+    return largest, num_bytes
 
 
 def window_of(
-    path: Path, request: ReadRequest, group: str, first: int, last: int
+    path: Path, request: ReadRequest, group: str, first: int, last: int, has_samples: bool
 ) -> dict[str, Any]:
-    """Samples of a group as a dataset with named dimensions, as plain values."""
-    file = open_h5(path)
+    """Samples of a group as a dataset with named dimensions, as plain values.
+
+    `has_samples` says that the file must have an axis of samples, as for the readers.
+    """
+    file = OPENERS[suffix_of(path)](path)
     part = file.group(group) if group else file
-    count, cut = _cut(part, request)
-    # As many samples as a shared array has rows could be taken for one row each: read one more.
-    rows = {shape[0] for name, shape in part.shapes.items() if name not in cut and shape}
-    low, high = first, last
-    while high - low in rows and high - low < count:
-        low, high = (low, high + 1) if high < count else (low - 1, high)
-
-    def load(name: str) -> np.ndarray:
-        if name not in cut:
-            return part.load(name)
-        full = f"{group}/{name}" if f"{group}/{name}" in file.shapes else name
-        with open_hdf5(path) as opened:
-            dataset = opened[full]
-            require_written(dataset, f"{path}: field {name!r}")
-            require_room((high - low) * (dataset.nbytes // len(dataset)), f"{path}: {name!r}")
-            if h5py.check_string_dtype(dataset.dtype):
-                return np.asarray(dataset.asstr()[low:high], dtype=np.str_)
-            return dataset[low:high]
-
-    shapes = {
-        name: (high - low, *shape[1:]) if name in cut else shape
-        for name, shape in part.shapes.items()
-    }
-    window = ArrayFile(path, shapes, load, "HDF5")
-    dataset = name_axes(window, request, has_samples=True)
-    dataset = dataset.isel({SAMPLE: slice(first - low, last - low)}, missing_dims="ignore")
+    _, _, cut = _cut(part, request, has_samples)
+    window = part.part(cut, slice(first, last))
+    read = read_named if part.dims else name_axes
+    dataset = read(window, request, has_samples)
     return dataset.assign_attrs(split=group, first=first).to_dict(data="array")
 
 
-def _cut(file: ArrayFile, request: ReadRequest) -> tuple[int, list[str]]:
-    """Number of samples, and names of the arrays whose first axis counts them, by their shapes."""
+def _cut(
+    file: ArrayFile, request: ReadRequest, has_samples: bool = True
+) -> tuple[int, Sequence[str], Cut]:
+    """Number of samples, names of the coordinates, and the arrays to cut."""
+    if not file.dims:
+        return _cut_by_shapes(file, request)
+    naming = request.naming.within(file.shapes, request.truth)
+    coords, roles = roles_of(file, request.naming, has_samples)
+    counting = sample_dim_of(file, roles)
+    masks = [name for name in file.shapes if naming.is_mask(name)]
+    names = [*naming.fields, *coords, *masks, *_extra(file), times_name(file, naming)]
+    cut = {n: file.dims[n].index(counting) for n in names if counting in file.dims.get(n, ())}
+    sizes = {file.shapes[name][axis] for name, axis in cut.items()}
+    return max(sizes, default=0), coords, cut
+
+
+def _extra(file: ArrayFile) -> list[str]:
+    return [name for name in ("split", "lengths") if name in file.shapes]
+
+
+def _cut_by_shapes(file: ArrayFile, request: ReadRequest) -> tuple[int, Sequence[str], Cut]:
+    """As `_cut`, where axes have no names and the first one may count samples."""
     naming = request.naming.within(file.shapes, request.truth)
     fields = {name: file.shapes[name] for name in naming.fields if name in file.shapes}
     if not fields and not naming.coords:
-        return 0, []
+        return 0, (), {}
+    if not naming.coords and request.coords is None:
+        nodes_of_all = unit_grid_of(file.path, naming, fields, has_samples=True)
+        request = replace(request, coords=nodes_of_all)
     names = [name.field for name in (*naming.targets, *naming.inputs)]
     nodes = [file.shapes[name] for name in naming.coords if name in file.shapes]
     reference = next((fields[n] for n in names if n in fields), nodes[0] if nodes else ())
@@ -127,7 +143,7 @@ def _cut(file: ArrayFile, request: ReadRequest) -> tuple[int, list[str]]:
     if times and len(file.shapes[times]) == 2:
         cut.append(times)
     masks = [n for n, s in file.shapes.items() if naming.is_mask(n) and len(s) == len(mesh) + 1]
-    return count, [*cut, *masks, *(n for n in ("split", "lengths") if n in file.shapes)]
+    return count, naming.coords, dict.fromkeys([*cut, *masks, *_extra(file)], 0)
 
 
 def _mesh(

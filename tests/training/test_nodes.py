@@ -6,9 +6,11 @@ import socket
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch.distributed as dist
 
 from cato.errors import InputError
 from cato.runs.folder import open_run
@@ -91,6 +93,26 @@ def test_two_nodes_train_like_one_process(
     assert [line["step"] for line in one] == [line["step"] for line in two]
     for name in ("loss", "value", "gradient", "validation"):
         assert two[-1][name] == pytest.approx(one[-1][name], rel=1e-5)
+
+
+def test_processes_agree_on_a_name_whatever_the_dead_have_left():
+    """A second start of both, beside what a first start has left in the store."""
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    clients = [dist.TCPStore("localhost", store.port, is_master=False) for _ in range(3)]
+    clients[0].set("cato/hello/1", "of one that died")
+    names = []
+    for _ in range(2):
+        with ThreadPoolExecutor(3) as pool:
+            calls = [pool.submit(devices.agreed_name, clients[k], k, 3, 60) for k in range(3)]
+            (name,) = {call.result() for call in calls}
+            names.append(name)
+    assert names[0] != names[1]
+
+
+def test_a_process_that_does_not_come_is_noticed():
+    store = dist.TCPStore("localhost", 0, is_master=True, wait_for_workers=False)
+    with pytest.raises(InputError, match="only 1 of 2 processes have started"):
+        devices.agreed_name(store, 0, 2, 0.1)
 
 
 @pytest.mark.parametrize(

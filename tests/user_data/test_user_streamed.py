@@ -5,9 +5,11 @@ import tracemalloc
 from pathlib import Path
 
 import h5py
+import layouts
 import numpy as np
 import pytest
 import torch
+import xarray
 
 import cato
 from cato.data import streamed as pieces
@@ -18,7 +20,7 @@ from cato.runs.folder import open_run
 from cato.runs.measure import measure
 from cato.user_data import streamed as module
 from cato.user_data.naming import Naming, ReadRequest
-from cato.user_data.read import open_user_data, read_samples
+from cato.user_data.read import complete_naming, open_user_data, read_samples
 from cato.user_data.streamed import StreamedSamples
 
 S, H, W = 23, 6, 5
@@ -107,6 +109,21 @@ CASES = {
 def test_problem_splits_and_samples_are_those_in_memory(tmp_path, case):
     values, naming = CASES[case]
     path = write(tmp_path / "data.h5", values(), is_chunked=case != "components")
+    assert_alike(path, naming)
+
+
+LAYOUTS = {
+    "pdebench_burgers": Naming(),
+    "pdebench_darcy": Naming(),
+    "pdebench_diffusion_reaction": Naming(),
+    "the_well": Naming(),
+    "netcdf_cf": Naming.parse("", "air", "sea"),
+    "zarr": Naming.parse("", "u[:2]", "u[2:]"),
+}
+
+
+def assert_alike(path, naming):
+    """In problem, fingerprint, splits and every value, streamed and in memory."""
     fingerprint, memory = open_user_data(path, naming)
     other, streamed = open_user_data(path, naming, streamed=True)
     assert fingerprint == other
@@ -114,24 +131,83 @@ def test_problem_splits_and_samples_are_those_in_memory(tmp_path, case):
     assert found.pop("offsets") == pytest.approx(expected.pop("offsets"), rel=1e-12)
     assert found == expected
     for name, data in memory.datasets.items():
-        mine = streamed.datasets[name]
-        assert isinstance(mine, Streamed)
-        assert len(mine) == len(data)
-        batches = (data.batch(slice(None)), mine.batch(slice(None)))
-        for one, two in zip(*batches, strict=True):
-            assert (one is None) == (two is None) or (one if two is None else two).all()
-            if one is not None and two is not None:
-                assert torch.equal(one, two)
-                assert one.dtype == two.dtype
+        assert isinstance(streamed.datasets[name], Streamed)
+        one, two = (d.batch(slice(None)) for d in (data, streamed.datasets[name]))
+        for key, values, other in zip(one._fields, one, two, strict=True):
+            assert (values is None) == (other is None)
+            assert values is None or torch.equal(values, other), key
+            assert values is None or values.dtype == other.dtype, key
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_layouts_of_others_can_be_streamed(tmp_path, layout):
+    path = layouts.WRITERS[layout](tmp_path)
+    naming, _ = complete_naming(path, LAYOUTS[layout])
+    assert_alike(path, naming)
+
+
+def test_plain_zarr_and_samples_along_another_axis_can_be_streamed(tmp_path):
+    path = layouts.write_plain_zarr(tmp_path)
+    assert_alike(path, Naming.parse("", "a", "u"))
+    values = 1 + np.random.default_rng(0).random((6, 13, 5))
+    data = xarray.Dataset(
+        {"k": (("y", "sample", "x"), values), "p": (("y", "x", "sample"), values.swapaxes(1, 2))},
+        {"y": np.linspace(0, 1, 6), "x": np.linspace(0, 2, 5)},
+    )
+    data.to_netcdf(tmp_path / "turned.nc", engine="h5netcdf")
+    assert_alike(tmp_path / "turned.nc", Naming.parse("y,x", "k", "p"))
+
+
+@pytest.mark.parametrize("suffix", [".npz", ".h5", ".nc"])
+@pytest.mark.parametrize("case", ["shared", "own", "splits"])
+def test_folders_can_be_streamed(tmp_path, suffix, case):
+    values, nodes = arrays(), own_meshes()
+    for k in range(S):
+        split = ("train", "validation", "test")[max(0, k - S + 3)] if case == "splits" else "."
+        place = tmp_path / "folder" / split
+        place.mkdir(parents=True, exist_ok=True)
+        coords = nodes[k] if case == "own" else grid()
+        some = {"coords": coords, "k": values["inputs"][k], "p": values["targets"][k, ..., 0]}
+        if suffix == ".npz":
+            np.savez(place / f"case_{k}.npz", **some)
+        elif suffix == ".h5":
+            write(place / f"case_{k}.h5", some)
+        else:
+            fields = {name: (("i", "j", "channel")[: a.ndim], a) for name, a in some.items()}
+            named = {n: (("i", "j"), coords[..., d]) for d, n in enumerate("xy")}
+            fields.pop("coords")
+            xarray.Dataset(fields, named).to_netcdf(place / f"case_{k}.nc", engine="h5netcdf")
+    assert_alike(
+        tmp_path / "folder", Naming.parse("x,y" if suffix == ".nc" else "coords", "k", "p")
+    )
+
+
+def test_files_of_a_folder_that_differ_are_named(tmp_path):
+    values = arrays()
+    for k in range(20):
+        cut = slice(None) if k < 19 else slice(None, 4)
+        inputs, targets = (values[name][k, cut] for name in ("inputs", "targets"))
+        np.savez(tmp_path / f"case_{k}.npz", coords=grid()[cut], k=inputs, p=targets)
+    with pytest.raises(InputError, match=r"case_1[89].npz: .*--data.streamed no"):
+        open_user_data(tmp_path, Naming.parse("coords", "k", "p"), streamed=True)
+
+
+def test_a_window_with_as_many_samples_as_rows_is_no_other_layout(tmp_path):
+    path = write(tmp_path / "data.h5", arrays())
+    samples = StreamedSamples(path, ReadRequest(Naming()), "")
+    assert len(samples.window(0, H)) == H
+    line = {"x": np.linspace(0, 1, H), "k": arrays()["inputs"][:, :, 0, 0]}
+    line["p"] = line["k"] + 1
+    path = write(tmp_path / "line.h5", line)
+    samples = StreamedSamples(path, ReadRequest(Naming.parse("x", "k", "p")), "")
+    assert samples.window(0, H).samples[0].inputs.shape == (H, 1)
 
 
 def test_origins_have_the_numbers_of_the_file(tmp_path):
     values = arrays()
-    values["inputs"][17, 2, 3, 1] = np.nan
+    values["inputs"][17, 2, 3, 1] = np.inf
     path = write(tmp_path / "nan.h5", values)
-    with pytest.raises(
-        InputError, match=r"nan.h5, sample 17: input input_2 has values that are NaN"
-    ):
+    with pytest.raises(InputError, match=r"nan.h5, sample 17: input input_2 has infinite values"):
         open_user_data(path, Naming(), streamed=True)
 
 

@@ -66,8 +66,10 @@ def test_npy_of_any_precision_and_order(dtype: Any, order: Any, folder: Path) ->
     assert same(files.read(folder / "a"), files.read(folder / "b"))
 
 
-def test_only_what_is_used_is_read(folder: Path) -> None:
+def test_only_what_is_used_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Published counts: each variable is 726 MB, of which 85 × 85 nodes of 1000 are used."""
+    # Sparse files take no disk, but otherwise they count as not written to their end.
+    monkeypatch.setattr("cato.data.formats.require_written", lambda *_: None)
     for smooth in (1, 2):
         path = folder / f"piececonst_r421_N1024_smooth{smooth}.mat"
         with h5py.File(path, "w", userblock_size=512) as file:
