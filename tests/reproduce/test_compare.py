@@ -174,7 +174,8 @@ def test_a_training_that_diverges_has_a_result(study, tmp_path):
     """It would diverge again, so a queue that waited for it would never end."""
     _, experiment, _ = study
     ((name, config),) = plan({"darcy": ["cato"]}, experiment, (0,)).items()
-    wild = replace(config.train, learning_rate=1e30, muon_learning_rate=1e30, clip=0.0)
+    rates = {"learning_rate": 1e9, "muon_learning_rate": 1e9, "weight_decay": 1e9}
+    wild = replace(config.train, clip=0.0, **rates)
     jobs = {name: replace(config, train=wild)}
     runs = run_jobs(jobs, tmp_path, 1, "test")
     assert outcome(list(runs.values()))["diverged"] == 1
