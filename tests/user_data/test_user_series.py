@@ -123,17 +123,16 @@ def test_controls_and_times_are_continued_after_the_targets_only(tmp_path):
     rng = np.random.default_rng(0)
     force, u = rng.normal(size=(2, SAMPLES, FRAMES, 9))
     times = np.tile(np.arange(FRAMES) ** 1.5, (SAMPLES, 1))
+    for array in (u, force, times):
+        array[1, 6:] = np.nan
+    names = ("u[:2],f", "u[2:]")
+    samples, _, _ = read(tmp_path, names, u=u, f=force, times=times)
+    assert np.isfinite(samples_inputs(samples)).all()
     for array in (force, times):
-        array[1:3, 6:] = np.nan
-    u[1, 6:] = np.nan  # the series of sample 1 ends there, that of sample 2 does not
-    request = ReadRequest(Naming.parse("x", "u[:2],f", "u[2:]"))
-    np.savez(tmp_path / "data.npz", x=X, u=u, f=force, times=times)
-    with pytest.raises(InputError, match=r"data.npz, sample 2: input f\[6\] is NaN at all nodes"):
-        read_samples(tmp_path / "data.npz", request)
-    u[2, 6:] = np.nan
-    np.savez(tmp_path / "data.npz", x=X, u=u, f=force, times=times)
-    samples = read_samples(tmp_path / "data.npz", request).samples
-    assert all(np.isfinite(sample.inputs).all() for sample in samples)
+        kept, array[2, 6:] = array[2, 6:].copy(), np.nan
+        with pytest.raises(InputError, match=r"sample 2: input (f|time step)\[6\] is NaN"):
+            read(tmp_path, names, u=u, f=force, times=times)
+        array[2, 6:] = kept
 
 
 def test_numbers_in_time_are_controls_too(tmp_path):
