@@ -299,9 +299,12 @@ def digest(path: Path, max_bytes: int | None = None) -> str:
 
 
 def stamp(paths: Iterable[Path]) -> tuple[object, ...]:
-    """Name, inode, size and time of change of each file: cheap to compare within a process."""
+    """Name, inode, size and times of change of each file: cheap to compare within a process.
+
+    That of the inode too: nobody can set it back.
+    """
     stats = [(str(path), path.stat()) for path in paths]
-    return tuple((name, s.st_ino, s.st_size, s.st_mtime_ns) for name, s in stats)
+    return tuple((n, s.st_ino, s.st_size, s.st_mtime_ns, s.st_ctime_ns) for n, s in stats)
 
 
 @contextmanager

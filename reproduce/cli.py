@@ -52,6 +52,8 @@ class Run:
     """Minutes up to which the fitted errors of several training times are drawn."""
     rivals: int | None = None
     """Number of models besides CATO that get all the seeds."""
+    curve_seeds: int | None = None
+    """Number of seeds that are trained for all of several times; the others have the longest."""
     change_seeds: int | None = None
     """Number of seeds of the changed recipes of an ablation."""
     growth_scale: str | None = None

@@ -39,7 +39,7 @@ from reproduce.verdicts import MEANINGS, Claim
 ROOT = Path(__file__).parents[1]
 TEMPLATES = Path(__file__).with_name("templates")
 HEATMAP = "heatmap.png"
-COMPARISONS = ("epochs", "time")
+COMPARISONS = ("epochs", "screen", "time")
 """Experiments of the heat map."""
 AS_IN_PAPER = {
     ("rotary scale", "1, as in the paper"): "rotary scale 1",

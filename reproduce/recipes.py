@@ -1,4 +1,4 @@
-"""How the recipes of today differ from those that a results file was measured with."""
+"""How the current recipes differ from those that a results file was measured with."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

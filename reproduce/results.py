@@ -23,7 +23,7 @@ from cato.benchmarks import BENCHMARKS
 from cato.errors import InputError
 from cato.files import read_json, write_json
 from cato.inference.evaluate import ALL_OUTPUTS, errors_by_field
-from cato.models.registry import num_parameters
+from cato.models.registry import model_class, num_parameters
 from cato.runs.folder import Run
 from reproduce.jobs import figures_of
 from reproduce.profiling import NO_DATA
@@ -154,6 +154,14 @@ def by_headline(rows: Sequence[Row]) -> list[Row]:
         errors = fields[field] if headline else {}
         shown.append({**row, **errors, "field": headline and field, "fields": fields})
     return shown
+
+
+def title_of(row: Row) -> str:
+    """Title of a row's model, which marks our variant of CATO."""
+    title = model_class(row["model"]).title
+    settings = row.get("provenance", {}).get("settings", {})
+    is_ours = settings.get("model", {}).get("variant") == "ours"
+    return f"{title}, our variant" if is_ours else title
 
 
 def title_with_field(row: Row) -> str:

@@ -99,7 +99,7 @@ def compare_errors(
     is_lower = ours[error] < theirs[error]
     if p is None:
         return ONE_SEED if is_lower else NOT_SHOWN
-    if p >= SIGNIFICANCE:
+    if not p < SIGNIFICANCE:  # nor NaN
         return WITHIN_SPREAD
     if not is_lower:
         return NOT_SHOWN

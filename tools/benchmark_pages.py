@@ -1,9 +1,10 @@
-"""The pages of the benchmarks: docs/benchmarks/index.md, parts of each card, and their menu.
+"""The pages of the benchmarks: docs/benchmarks/index.md, parts of each card, and the site's menu.
 
 A card is written by hand but for its blocks: the recipes of CATO, and the statistics of
 `tools.survey`. A benchmark without a card gets one with its description, to be completed.
 """
 
+import json
 from typing import Any
 
 from cato.benchmarks import BENCHMARKS, get_benchmark
@@ -12,6 +13,7 @@ from cato.physics.losses import LossConfig
 from cato.problem import Problem
 from cato.runs.folder import PRETRAINED, open_run, pretrained_names
 from cato.runs.settings import TrainConfig, build_settings
+from reproduce.experiment import all_experiments
 from tools import darcy_floor
 from tools.cards import changes
 from tools.pages import Pages, render, replace_block, table, with_block
@@ -25,10 +27,17 @@ def pages() -> Pages:
     """The index, all cards, and the menu of the site."""
     surveys = {row["benchmark"]: row for row in read_results("survey")["rows"]}
     menu = "".join(f"      - benchmarks/{name}.md\n" for name in BENCHMARKS) + "      # "
+    measured = [e for e in all_experiments() if (ROOT / e.results).exists()]
+    studies = "".join(
+        f"      - {json.dumps(e.title, ensure_ascii=False)}: {e.page.relative_to('docs')}\n"
+        for e in measured
+    )
     return {
         CARDS / "index.md": index(),
         **{CARDS / f"{name}.md": card(name, surveys.get(name)) for name in BENCHMARKS},
-        MENU: with_block(MENU, "benchmarks", menu),
+        MENU: replace_block(
+            with_block(MENU, "benchmarks", menu), "studies", f"{studies}      # ", str(MENU)
+        ),
     }
 
 

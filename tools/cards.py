@@ -28,7 +28,13 @@ from tools.results import ROOT, Row
 from tools.speed_page import EFFICIENCY, model_label
 
 CARDS = ROOT / "docs" / "models"
-ERRORS = ROOT / "docs" / "studies" / "time" / "compare.json"
+STUDIES = ROOT / "docs" / "studies"
+ERRORS = next(
+    path
+    for study in ("screen", "time")  # the screen has all models, once it was run
+    if (path := STUDIES / study / "compare.json").exists()
+)
+"""The comparison of all models in equal time."""
 
 
 def pages() -> Pages:
@@ -44,6 +50,7 @@ def card(name: str) -> str:
     comparison = results(ERRORS)
     return render(
         "card.md",
+        comparison_page=f"../studies/{ERRORS.parent.name}/compare.md",
         name=name,
         entry=entry,
         docstring=re.sub(

@@ -16,10 +16,10 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?:    \S.*\n|    .*\S.*\n)(?:(?:    .*)?\n)*(?=\S|\Z)")
 VERBATIM = re.compile(r"(`[^`]*`|\]\([^)]*\)|<[^>]*>|^    .*$)", re.MULTILINE)
 SYMBOL = re.compile(
-    r"(?<![\w/.^])([A-ZΑ-Ωα-ω]\u0303?(?=_\w)|[a-z](?=_[\wα-ω](?!\w))|[A-Za-z)](?=\^))"
+    r"(?<![\w/.^])([A-ZΑ-Ωα-ω]\u0303?(?=_\w)|[a-z](?=_(?:[\wα-ω]|ij)(?!\w))|[A-Za-z)](?=\^))"
     r"(_[\w\u0303]+)?(\^[−-]?[\w.]*\w)?"
 )
-"""A letter with an index, a power or both; a small letter has an index of one letter."""
+"""A letter with an index, a power or both; a small letter has an index of one, or ij."""
 SIGNS = re.compile(r"[←∇∂∫Σ↦ᵀσφψ∀∈‖]|[⁻¹²³₀-₉]")
 ACCENTS = {"\u0302": r"\hat", "\u0303": r"\tilde", "\u0304": r"\bar", "\u0307": r"\dot"}
 RAISED = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁻⁺ᵀⁿᵖᵏˢ", "0123456789-+Tnpks", strict=True))

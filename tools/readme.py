@@ -6,12 +6,11 @@ from typing import Any
 from cato.benchmarks import BENCHMARKS
 from cato.files import read_json
 from cato.inference.evaluate import ALL_OUTPUTS
-from cato.models.registry import model_class
 from reproduce.claims.accuracy import accuracy
 from reproduce.experiment import OURS
 from reproduce.recipes import recipe_changes
 from reproduce.results import by_benchmark, by_headline, title_with_field
-from reproduce.studies.compare import family, mean_ranks
+from reproduce.studies.compare import family, mean_ranks, titles_by_family
 from reproduce.verdicts import check_lowest_rank, counted
 from tools.pages import Pages, table, with_block
 from tools.results import ROOT
@@ -45,9 +44,10 @@ def block(time: Mapping[str, Any], epochs: Mapping[str, Any]) -> str:
     ranks = mean_ranks(able or rows)
     other_ranks = mean_ranks(counted(by_headline(epochs["rows"]), OURS))
     errors = {(family(row), row["benchmark"]): row["relative_l2"] for row in (*rows, *variants)}
+    titles = titles_by_family([*rows, *variants])
     cells = []
     for model in (*sorted(ranks, key=lambda model: ranks[model]), *by_model(variants)):
-        line = [model_class(model).title]
+        line = [titles[model]]
         for name in benchmarks:
             error = errors.get((model, name))
             text = "/" if error is None else f"{error:.2%}"
@@ -57,11 +57,11 @@ def block(time: Mapping[str, Any], epochs: Mapping[str, Any]) -> str:
         cells.append([*line, rank, other])
     means = {row["benchmark"]: row["mean_predictor"] for row in rows}
     cells.append(["*training mean*", *(f"{means[name]:.2%}" for name in benchmarks), "", ""])
-    titles = {row["benchmark"]: title_with_field(row) for row in rows}
-    header = ["model", *(titles[name] for name in benchmarks)]
+    columns = {row["benchmark"]: title_with_field(row) for row in rows}
+    header = ["model", *(columns[name] for name in benchmarks)]
     header += ["mean rank", "mean rank, equal epochs"]
     verdict, _ = check_lowest_rank([row | {"family": family(row)} for row in able], "cato")
-    left_out = [titles[name] for name in benchmarks if name not in by_benchmark(able)]
+    left_out = [columns[name] for name in benchmarks if name not in by_benchmark(able)]
     reduction = next(c for c in accuracy(dict(time)) if c.text.startswith("mean error reduction"))
     outdated = (
         "The trainings had [earlier recipes](docs/studies/time/compare.md). "

@@ -78,7 +78,7 @@ class DataSet:
         return command.configs(changes)
 
     def version_0_1(self) -> RunConfig:
-        """The default of version 0.1 in the settings of today.
+        """The default of version 0.1 in the current settings.
 
         It is slightly better than 0.1 was in problems in time: there, the samples of a batch shared
         their frames.

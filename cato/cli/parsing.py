@@ -5,6 +5,7 @@ import re
 from collections import deque
 from contextlib import redirect_stderr, suppress
 from dataclasses import make_dataclass
+from inspect import cleandoc
 from typing import Any, TypeVar
 
 import tyro
@@ -12,6 +13,11 @@ import tyro
 from cato.errors import InputError
 
 Args = TypeVar("Args")
+
+if hasattr(tyro._strings, "remove_single_line_breaks"):
+    # tyro joins the lines of a field's docstring, but not those that are indented: all but one.
+    _join = tyro._strings.remove_single_line_breaks
+    tyro._strings.remove_single_line_breaks = lambda helptext: _join(cleandoc(helptext))
 
 GROUPS = ("model", "data", "loss", "train")
 """The groups of `cato.runs.settings`, whose settings are options --GROUP.SETTING VALUE."""

@@ -97,6 +97,16 @@ def require_self_contained(file: h5py.File) -> None:
         )
 
 
+def require_written(dataset: h5py.Dataset, what: str) -> None:
+    """Raise if parts of a dataset were never written: HDF5 reads them as zeros."""
+    is_whole = dataset.id.get_space_status() == h5py.h5d.SPACE_STATUS_ALLOCATED
+    if dataset.size and not is_whole:
+        raise InputError(
+            f"{what} was never written to its end, and the rest would be read as "
+            f"{dataset.fillvalue}; write all of its values"
+        )
+
+
 @contextmanager
 def open_hdf5(path: Path) -> Iterator[h5py.File]:
     """A user's HDF5 file for reading; one that takes values from other files is refused."""
@@ -154,6 +164,7 @@ def open_variable(
             _require_listed(name, [key for key in file if not key.startswith("#")])  # MATLAB's own
             if not isinstance(file[name], h5py.Dataset):
                 raise InputError(f"{name!r} is a struct or sparse")
+            require_written(file[name], f"variable {name!r}")
             yield Reversed(file[name], read_as)
     else:
         shapes = {variable: shape for variable, shape, _ in whosmat(path)}

@@ -178,13 +178,12 @@ class Streamed(Dataset):
 
     def in_memory(self) -> InMemory:
         """All samples; raises if they do not fit."""
-        if not len(self):
-            first = Streamed(self.problem, self.source, np.arange(1), self.what)
-            return first.in_memory().subset(slice(0))
         size = self.sample_bytes * len(self)
         require_memory(2 * size, f"{self.what}: reading all samples at once", "use fewer samples")
-        batches = list(self.batches(SAMPLES_AT_ONCE))
         nodes = self.shared_coords
+        if not len(self):  # such as the test split of cross-validation
+            return self._empty()
+        batches = list(self.batches(SAMPLES_AT_ONCE))
         masks = [batch.mask for batch in batches if batch.mask is not None]
         return InMemory(
             self.problem,
@@ -192,6 +191,21 @@ class Streamed(Dataset):
             torch.cat([batch.inputs for batch in batches]),
             torch.cat([batch.targets for batch in batches]),
             torch.cat(masks) if masks else None,
+        )
+
+    def _empty(self) -> InMemory:
+        problem, nodes = self.problem, self.shared_coords
+        frames = () if problem.time == "steady" else (problem.num_steps,)
+
+        def zeros(name: str, *shape: int) -> Tensor:
+            return torch.from_numpy(np.zeros((0, *shape), array_type(problem, name)))
+
+        return InMemory(
+            problem,
+            zeros("coords", problem.num_nodes, problem.dimension) if nodes is None else nodes,
+            zeros("inputs", problem.num_nodes, problem.num_inputs),
+            zeros("targets", *frames, problem.num_nodes, problem.num_outputs),
+            torch.zeros(0, problem.num_nodes, dtype=torch.bool) if self.is_padded else None,
         )
 
     @property

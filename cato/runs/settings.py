@@ -479,10 +479,7 @@ def fit_recipe(recipe: dict[str, Any], train: Dataset) -> dict[str, Any]:
 
 def why_no_gradients(train: Dataset) -> str:
     """Why the loss has no gradient terms on these data; empty if it has them."""
-    problem = train.problem
-    if problem.geometry == "cloud":
-        return "a cloud has no mesh to take gradients on"
-    if problem.time != "steady":
+    if train.problem.time != "steady":
         return "the recipe has none for problems in time"
     gradients = gradients_of(train)
     if gradients.obstacle:

@@ -21,6 +21,7 @@ from cato.progress import progress_bar
 from cato.runs.folder import PRETRAINED, Run, open_run, pretrained_names
 from cato.runs.load import load_surrogate
 from cato.surrogate import Surrogate
+from cato.user_data.axes import unit_grid
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -82,8 +83,7 @@ class ServedModel:
         if self.problem.geometry == "cloud":  # any distinct points
             coords = np.random.default_rng(0).random((*shape, dimension))
         else:
-            axes = [np.linspace(0, 1, nodes) for nodes in shape]
-            coords = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
+            coords = unit_grid(shape)
         # Values of the size of the training's: others may overflow.
         statistics = {n: b.cpu().numpy() for n, b in self.surrogate.normaliser.named_buffers()}
         coords = statistics["coords_mean"] + statistics["coords_std"] * coords

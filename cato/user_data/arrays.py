@@ -10,7 +10,13 @@ import h5py
 import numpy as np
 from scipy.io import savemat, whosmat
 
-from cato.data.formats import new_hdf5, npy_header, open_hdf5, open_variable
+from cato.data.formats import (
+    new_hdf5,
+    npy_header,
+    open_hdf5,
+    open_variable,
+    require_written,
+)
 from cato.errors import InputError
 from cato.files import atomic_write
 from cato.sandbox import require_room
@@ -64,6 +70,7 @@ def open_h5(path: Path) -> ArrayFile:
     def load(name: str) -> np.ndarray:
         with open_hdf5(path) as file:
             dataset = file[name]
+            require_written(dataset, f"{path}: field {name!r}")
             require_room(dataset.nbytes, f"{path}: field {name!r}")
             if h5py.check_string_dtype(dataset.dtype):
                 return np.asarray(dataset.asstr()[()], dtype=np.str_)
@@ -74,6 +81,7 @@ def open_h5(path: Path) -> ArrayFile:
     def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
         with open_hdf5(path) as file:
             dataset = file[name]
+            require_written(dataset, f"{path}: field {name!r}")
             index = (*[slice(None)] * axis, rows)
             count = len(range(dataset.shape[axis])[rows])
             share = count / max(1, dataset.shape[axis])

@@ -5,6 +5,7 @@ so that a circle of latitude has a period near the size of other domains.
 """
 
 import io
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import numpy as np
 
-from cato.data.formats import open_hdf5
+from cato.data.formats import open_hdf5, require_written
 from cato.errors import InputError
 from cato.sandbox import require_room
 from cato.user_data.attributes import inherited
@@ -32,13 +33,21 @@ Files = dict[str, np.ndarray]  # Bytes by path, relative to the folder of the ne
 def open_netcdf(path: Path) -> ArrayFile:
     """Open a NetCDF file, or a Zarr store that names its dimensions."""
 
+    def require_complete(name: str) -> None:
+        if path.is_file() and h5py.is_hdf5(path):
+            with open_hdf5(path) as stored:
+                if name in stored:  # a dimension without values may not be
+                    require_written(stored[name], f"{path}: variable {name!r}")
+
     def load(name: str) -> np.ndarray:
+        require_complete(name)
         with _open(path) as file:
             variable = file[name]
             require_room(variable.nbytes, f"{path}: variable {name!r}")
             return np.deg2rad(variable.values) if name in degrees else variable.values
 
     def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
+        require_complete(name)
         with _open(path) as file:
             variable = file[name].variable[(*[slice(None)] * axis, rows)]
             require_room(variable.nbytes, f"{path}: variable {name!r}")
@@ -80,8 +89,10 @@ def open_zarr(path: Path) -> ArrayFile:
         names = getattr(array.metadata, "dimension_names", None)
         return bool(names or "_ARRAY_DIMENSIONS" in array.attrs)
 
+    notes = tuple(note for name, array in arrays.items() for note in _missing(name, array))
     if arrays and all("/" not in name and has_names(array) for name, array in arrays.items()):
-        return open_netcdf(path)
+        file = open_netcdf(path)
+        return replace(file, notes=(*file.notes, *notes))
 
     def load(name: str) -> np.ndarray:
         require_room(arrays[name].nbytes, f"{path}: array {name!r}")
@@ -98,9 +109,19 @@ def open_zarr(path: Path) -> ArrayFile:
         {name: array.shape for name, array in arrays.items()},
         load,
         "Zarr",
+        notes=notes,
         read_part=read_part,
         storage=lambda name: (arrays[name].chunks, arrays[name].nbytes),
     )
+
+
+def _missing(name: str, array: Any) -> list[str]:
+    """A note on chunks that a store does not hold: lost, or never written because all is alike."""
+    missing = array.nchunks - array.nchunks_initialized
+    if not missing:
+        return []
+    found = f"{missing} of {array.nchunks} chunks of {name} are not in the store"
+    return [f"{found} and are read as {array.fill_value}"]
 
 
 def copy_netcdf(source: Path, naming: Naming, fields: "xarray.Dataset", name: str) -> Files:

@@ -14,7 +14,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from cato.data.formats import open_hdf5
+from cato.data.formats import open_hdf5, require_written
 from cato.errors import InputError
 from cato.sandbox import require_room
 from cato.user_data.axes import ArrayFile, Dims, Shape
@@ -106,6 +106,8 @@ def _grouped(file: ArrayFile, groups: list[str]) -> ArrayFile:
         path = name if name in fields else f"grid/{name}"
         with open_hdf5(file.path) as root:  # once, as there may be a thousand groups
             require_room(len(some) * root[f"{first}/{path}"].nbytes, f"{file.path}: {path}")
+            for group in some:
+                require_written(root[f"{group}/{path}"], f"{file.path}: {group}/{path}")
             return np.stack([root[f"{group}/{path}"][()] for group in some])
 
     def storage(name: str) -> tuple[Shape | None, int]:

@@ -12,7 +12,8 @@ problem has its times in [0, 1].
 
 Series of different lengths end in NaN: `of_one_length` appends it to those of shorter files or
 groups, and where an array `lengths` says how many frames a sample has. Controls and times are
-continued there, and no loss, error or statistic of the outputs counts these frames.
+continued there, and no loss, error or statistic of the outputs counts these frames. Controls or
+times that end before the targets stay NaN, and are refused.
 """
 
 from dataclasses import dataclass, replace
@@ -62,7 +63,7 @@ class Series:
         After the end of a series those of its last frame.
         """
         assert self.last is not None
-        mesh = mesh_of(dataset)
+        mesh, has_ended = mesh_of(dataset), self._has_ended(dataset)
         parts = []
         for name in self.controls:
             field = field_of(dataset, Name(name.field))
@@ -75,14 +76,29 @@ class Series:
                     f"is not used)"
                 )
             values = field.isel({TIME: slice(self.first + 1, self.last)}).values
-            parts.append(_continued(values))
+            parts.append(_continued(values, has_ended))
         if STEP_SIZE in self.control_names:
-            steps = _continued(np.diff(_times(dataset)[:, self.first : self.last], axis=1))
+            steps = np.diff(_times(dataset)[:, self.first : self.last], axis=1)
+            steps = _continued(steps, has_ended)
             shape = [dataset.sizes[dim] for dim in mesh]
             num_samples = dataset.sizes.get(SAMPLE, 1)
             steps = steps.reshape(*steps.shape, *len(mesh) * [1], 1)
             parts.append(np.broadcast_to(steps, (num_samples, steps.shape[1], *shape, 1)))
         return np.concatenate(parts, axis=-1)
+
+    def _has_ended(self, dataset: "xarray.Dataset") -> np.ndarray:
+        """Whether (sample, frame) is after the last frame with targets; if there are none, no."""
+        assert self.last is not None
+        frames = np.arange(self.first + 1, self.last)
+        # In the documented layout the targets are an array of their own.
+        is_layout = self.past[0].field == "inputs" and "targets" in dataset
+        offset = dataset.sizes[f"{TIME}_inputs"] if is_layout else 0
+        values = field_of(dataset, Name("targets" if is_layout else self.past[0].field)).values
+        if offset + values.shape[1] < self.last:
+            return np.zeros((len(values), len(frames)), np.bool_)
+        has_some = np.isfinite(values.reshape(*values.shape[:2], -1)).any(axis=2)
+        end = offset + values.shape[1] - has_some[:, ::-1].argmax(axis=1)
+        return frames >= end[:, None]
 
 
 def series_of(
@@ -312,16 +328,18 @@ def _ended(dataset: "xarray.Dataset", naming: Naming, is_layout: bool) -> "xarra
     return dataset.assign(found)
 
 
-def _continued(values: np.ndarray) -> np.ndarray:
-    """Values (sample, frame, …) with those of the last frame that has some after it."""
+def _continued(values: np.ndarray, has_ended: np.ndarray) -> np.ndarray:
+    """Values (sample, frame, …) with those of the last frame that has some, where it has ended."""
     if not np.isnan(values).any():
         return values
     values = values.copy()
-    for sample in values:
+    if len(values) < len(has_ended):  # shared by all samples
+        has_ended = np.asarray(has_ended.all(axis=0, keepdims=True))
+    for sample, is_after in zip(values, has_ended, strict=True):
         has_some = ~np.isnan(sample.reshape(len(sample), -1)).all(axis=1)
         if has_some.any():
             last = int(np.flatnonzero(has_some)[-1])
-            sample[last + 1 :] = sample[last]
+            sample[last + 1 :][is_after[last + 1 :]] = sample[last]
     return values
 
 

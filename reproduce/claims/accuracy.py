@@ -15,7 +15,7 @@ from cato.inference.evaluate import ALL_OUTPUTS, has_learnt
 from cato.models.registry import model_class
 from reproduce.experiment import OURS
 from reproduce.paper import PAPER, PaperNumbers
-from reproduce.results import Row, by_benchmark, by_headline, percent, setting_of
+from reproduce.results import Row, by_benchmark, by_headline, percent, setting_of, title_of
 from reproduce.studies.compare import family, mean_ranks
 from reproduce.verdicts import (
     CONTRADICTORY,
@@ -185,22 +185,25 @@ def _each_reduction(
             )
 
 
-def paper_contradictions() -> list[Claim]:
+def paper_contradictions(paper: Mapping[str, PaperNumbers] = PAPER) -> list[Claim]:
     """Numbers of the paper that disagree with each other."""
-    number = PAPER["pipe"]
-    assert number.text_rival_error is not None
-    in_text = 1 - number.error / number.text_rival_error
-    in_table = 1 - number.error / number.rival_error
-    return [
-        Claim(
-            "Pipe flow: the best rival's error",
-            f"{number.text_rival_error:.4f} in the text, {number.rival_error:.4f} in Table 1",
-            f"reductions of {in_text:.2%} and {in_table:.2%} to {number.error:.4f}",
-            "the paper",
-            CONTRADICTORY,
-            "the table's is used",
+    found = []
+    for benchmark, number in paper.items():
+        in_text = number.text_rival_error
+        if in_text is None or in_text == number.rival_error:
+            continue
+        reductions = [1 - number.error / error for error in (in_text, number.rival_error)]
+        found.append(
+            Claim(
+                f"{get_benchmark(benchmark).title}: the best rival's error",
+                f"{in_text:.4f} in the text, {number.rival_error:.4f} in Table 1",
+                f"reductions of {reductions[0]:.2%} and {reductions[1]:.2%} to {number.error:.4f}",
+                "the paper",
+                CONTRADICTORY,
+                "the table's is used",
+            )
         )
-    ]
+    return found
 
 
 def _pronounced(reductions: Mapping[str, Reduction], protocol: str, setting: str) -> Claim:
@@ -283,4 +286,4 @@ def _headline(rows: list[Row]) -> str:
 
 
 def _error(row: Row) -> str:
-    return f"{model_class(row['model']).title} {percent(row['relative_l2'], row['spread'])}"
+    return f"{title_of(row)} {percent(row['relative_l2'], row['spread'])}"

@@ -38,6 +38,7 @@ from reproduce.results import (
     percent,
     read_results,
     size_of,
+    title_of,
     title_with_field,
 )
 from reproduce.variants import VARIANTS
@@ -194,14 +195,18 @@ def variants_for(benchmark: str, scale: str, variants: Sequence[str]) -> list[st
 def best_models(experiment: Experiment) -> list[str]:
     """The best models of the comparison that an experiment follows, by their mean rank.
 
-    Only its own benchmarks count, if it names some.
+    Ranks are those on validation, because the test split chooses nothing. Only the experiment's own
+    benchmarks count, if it names some, and of these the ones on which models can be compared.
     """
     if experiment.best_of is None or not experiment.best:
         return []
     found = read_results(experiment.source)["rows"]
-    rows = by_headline([row for row in found if row["benchmark"] in experiment.all_benchmarks])
-    ranks = mean_ranks(counted(rows, OURS))
-    others = [name for name in ranks if name not in experiment.models]
+    rows = [row for row in found if row["benchmark"] in experiment.all_benchmarks]
+    able = {row["benchmark"] for row in counted(by_headline(rows), OURS) or rows}
+    ranks = mean_ranks(
+        [row | {"relative_l2": row["validation"]} for row in rows if row["benchmark"] in able]
+    )
+    others = [name for name in ranks if name not in (*experiment.models, "cato")]
     return sorted(others, key=lambda name: ranks[name])[: experiment.best]
 
 
@@ -291,7 +296,7 @@ def page(results: Row) -> dict[str, Any]:
 def _cells(row: Row) -> list[str]:
     diverged = f" ({row['diverged']} diverged)" if row["diverged"] else ""
     return [
-        model_class(row["model"]).title,
+        title_of(row),
         percent(row["relative_l2"], row["spread"]) + diverged,
         f"{row['mean_predictor']:.1%}",
         f"{row['epochs']:.1f}",
@@ -306,7 +311,7 @@ def _fields(rows: list[Row]) -> dict[str, Any] | None:
     names = list(rows[0]["fields"])
     if len(names) == 1 or any(list(row["fields"]) != names for row in rows):
         return None
-    found = [(model_class(row["model"]).title, row["fields"]) for row in rows]
+    found = [(title_of(row), row["fields"]) for row in rows]
     lines = [
         [title, *(percent(of[name]["relative_l2"], of[name]["spread"]) for name in names)]
         for title, of in found
@@ -317,7 +322,7 @@ def _fields(rows: list[Row]) -> dict[str, Any] | None:
 
 def _frames(rows: list[Row]) -> list[tuple[str, str]]:
     return [
-        (model_class(row["model"]).title, ", ".join(f"{e:.2%}" for e in row["frame_errors"]))
+        (title_of(row), ", ".join(f"{e:.2%}" for e in row["frame_errors"]))
         for row in rows
         if row["frame_errors"]
     ]
@@ -331,7 +336,7 @@ def overview(rows: Sequence[Row]) -> dict[str, Any]:
     lines = []
     ranks = mean_ranks(counted(rows, OURS) or rows)
     for name, rank in sorted(ranks.items(), key=lambda item: item[1]):
-        cells = [model_class(name).title]
+        cells = [titles_by_family(rows)[name]]
         for b in benchmarks:
             error = errors.get((name, b))
             cell = "/" if error is None else percent(error)
@@ -352,6 +357,12 @@ def mean_ranks(rows: Sequence[Row]) -> dict[str, float]:
         ]
         ranks.setdefault(family(row), []).append(1 + len(better))
     return {name: mean(found) for name, found in ranks.items()}
+
+
+def titles_by_family(rows: Sequence[Row]) -> dict[str, str]:
+    """Titles of the models in tables over benchmarks, in which CATO-PC counts as CATO."""
+    names = {family(row): model_class(family(row)).title for row in rows}
+    return names | {row["model"]: title_of(row) for row in rows if row["model"] in names}
 
 
 def family(row: Row) -> str:

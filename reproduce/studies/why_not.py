@@ -106,7 +106,9 @@ def remedies(benchmark: str, experiment: Experiment) -> dict[str, dict[str, dict
 def draw(results: Row, out: Path) -> None:
     """Error against minutes of CATO and the winner, if the comparison had several times."""
     for benchmark, found in curves_of(results["curves"]).items():
-        save_figure(minutes_figure(found, benchmark, results["settings"]), out / f"{benchmark}.png")
+        seeds = max(len(row["errors"]) for curve in found for row in curve.rows)
+        settings = results["settings"] | {"seeds": range(seeds)}  # those of the comparison
+        save_figure(minutes_figure(found, benchmark, settings), out / f"{benchmark}.png")
 
 
 def page(results: Row) -> dict[str, Any]:

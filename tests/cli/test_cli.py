@@ -405,3 +405,10 @@ def test_no_room_for_a_checkpoint(data_root, tmp_path, capsys):
     message = error_of(capsys, *arguments, "--model.width", 64, "--model.depth", 4)
     assert "cannot write" in message
     assert not list((tmp_path / "run" / "checkpoints").glob(".*"))
+
+
+def test_sentences_of_the_help_have_no_line_breaks(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    with pytest.raises(SystemExit):
+        main(["inspect", "--help"])
+    assert "OpenFOAM cases or other files, one per sample." in capsys.readouterr().out

@@ -10,6 +10,8 @@ from cato.data.store import read_store
 from cato.errors import InputError
 from cato.user_data.naming import Naming, ReadRequest
 from cato.user_data.read import read_samples
+from cato.user_data.readers import OPENERS
+from cato.user_data.streamed import StreamedSamples
 
 S, MESH = 4, (3, 4)
 NODES = np.stack(np.meshgrid(*[np.linspace(0, 1, n) for n in MESH], indexing="ij"), -1)
@@ -69,6 +71,34 @@ def test_user_files(add, suffix, tmp_path, monkeypatch):
     assert f"data{suffix}: {expected}" in message
     assert "one HDF5 file" in message
     assert "\n" not in message
+
+
+@pytest.mark.parametrize("suffix", [".h5", ".mat", ".nc"])
+@pytest.mark.parametrize("chunks", [None, (1, 3, 2, 1)])
+def test_values_that_were_never_written_are_not_zeros(suffix, chunks, tmp_path):
+    path = tmp_path / f"data{suffix}"
+    with h5py.File(path, "w") as file:
+        file["coords"], file["inputs"] = NODES, np.ones((S, *MESH, 1))
+        targets = file.create_dataset("targets", (S, *MESH, 1), float, chunks=chunks)
+        if chunks:
+            targets[:, :, :2] = 1  # one of two chunks of every sample
+    with pytest.raises(InputError, match="'targets' was never written to its end"):
+        OPENERS[suffix](path).read("targets")
+    if suffix == ".h5":
+        with pytest.raises(InputError, match="'targets' was never written to its end"):
+            StreamedSamples(path, ReadRequest(Naming()), "").window(0, 2)
+
+
+def test_missing_chunks_of_zarr_are_mentioned(tmp_path):
+    zarr = pytest.importorskip("zarr")
+    group = zarr.open_group(tmp_path / "data.zarr", mode="w")
+    group.create_array("coords", data=NODES)
+    for name in ("inputs", "targets"):
+        values = 1 + np.random.default_rng(0).random((S, *MESH, 1))
+        group.create_array(name, data=values, chunks=(S, 3, 2, 1))
+    (tmp_path / "data.zarr" / "targets" / "c" / "0" / "0" / "1" / "0").unlink()
+    notes = read_samples(tmp_path / "data.zarr", ReadRequest(Naming())).notes
+    assert "1 of 2 chunks of targets are not in the store and are read as 0.0" in notes
 
 
 def test_soft_links_inside_a_file_are_harmless(tmp_path):

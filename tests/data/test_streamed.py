@@ -74,6 +74,13 @@ def test_batches_are_those_in_memory(pair, indices):
     assert torch.equal(memory.coords, streamed.coords)
 
 
+def test_no_samples_are_those_in_memory(pair):
+    """Such as the test split of cross-validation."""
+    memory, streamed = (data.subset(slice(0)) for data in pair)
+    for name in ("coords", "inputs", "targets"):
+        assert torch.equal(getattr(memory, name), getattr(streamed, name))
+
+
 def test_clouds_with_masks_are_those_in_memory():
     problem = Problem("cloud", "cloud", (9,), ("a",), ("u",))
     rng = np.random.default_rng(0)

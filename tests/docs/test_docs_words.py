@@ -3,27 +3,24 @@
 import ast
 import fnmatch
 import importlib.util
-import json
 import os
 import re
 import subprocess
 import sys
 from dataclasses import fields
 from pathlib import Path
-from statistics import mean
 
 import makefile
 import pytest
 from pages import ROOT, SPAN, cato_arguments, each_page, read, told
 
 import cato
-from cato.benchmarks import BENCHMARKS
 from cato.cli.commands import COMMANDS, Generate, Train
 from cato.cli.parsing import parse, split_overrides
 from cato.errors import InputError
 from cato.models.registry import MODELS
 from cato.user_data.read import is_user_data
-from reproduce.experiment import OURS, all_experiments, load
+from reproduce.experiment import all_experiments
 from tools import mkdocs_math
 
 LOADED = re.compile(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"?(http[^\"> ]*)")
@@ -240,15 +237,3 @@ def test_defaults_in_the_model_tables(name: str) -> None:
 def test_a_wrong_command_would_be_found(arguments: str) -> None:
     with pytest.raises((InputError, AssertionError)):
         check_arguments(*arguments.split())
-
-
-def test_the_longer_comparison_has_the_best_of_the_shorter_one():
-    """The five rivals of the lowest mean rank on validation; the test split chooses nothing."""
-    rows = json.loads((ROOT / "docs/studies/time/compare.json").read_text())["rows"]
-    ranks: dict[str, list[int]] = {}
-    for benchmark in BENCHMARKS:
-        here = [row for row in rows if row["benchmark"] == benchmark]
-        for rank, row in enumerate(sorted(here, key=lambda row: row["validation"])):
-            ranks.setdefault(row["model"], []).append(rank)
-    rivals = sorted((name for name in ranks if name not in OURS), key=lambda n: mean(ranks[n]))
-    assert set(load("epochs").models) == {"cato", "saot", "transolver", *rivals[:5]}

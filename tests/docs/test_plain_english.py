@@ -20,6 +20,8 @@ PATTERNS = {
     r"\bis no finite number\b": "is not finite",
     r"\bbeside (it|them|the|each)\b": "next to",
     r"\bmend(s|ed|ing)?\b": "fix",
+    r"\bof (yours|old|now|today)\b": "your, older, current",
+    r"\banybody\b": "anyone",
 }
 """What is not written, and what instead."""
 SUFFIXES = (".md", ".py", ".toml", ".j2", ".html", ".js", ".yml")
@@ -60,7 +62,14 @@ def test_texts_are_in_plain_english() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["Whoever changes it", "perhaps for want\nof memory", "the page beside it", "mend F"]
+    "text",
+    [
+        "Whoever changes it",
+        "perhaps for want\nof memory",
+        "the page beside it",
+        "mend F",
+        "3 of yours",
+    ],
 )
 def test_a_phrase_would_be_found(text: str) -> None:
     assert findings(text)

@@ -10,7 +10,7 @@ def bugs_in(counts):
 
 
 def test_some_corruptions():
-    counts = campaign(60, seed=1, most=20)
+    counts = campaign(600, seed=1, most=20)
     assert not bugs_in(counts)
     assert counts["tried"] == counts["correct"] + counts["one_line_errors"] >= 20
     assert counts["correct"]

@@ -7,7 +7,7 @@ from tools.hostile.starts import PAIRS, campaign
 
 
 def test_pairs_of_all_kinds():
-    counts = campaign(60, seed=1, most=len(PAIRS))
+    counts = campaign(600, seed=1, most=len(PAIRS))
     assert counts == {"tried": 5, "correct": 5, "wrong": 0, "tracebacks": 0}
 
 

@@ -175,6 +175,7 @@ def test_the_page_follows_from_the_results(done):
 )
 def test_verdicts_on_errors(done, learned, normalised, spread, verdict):
     _, _, results = done
-    errors = [dict(row, spread=spread, validation_spread=spread) for row in results["errors"]]
+    of_seeds = {"errors": 3 * [0.0], "spread": spread, "validation_spread": spread}
+    errors = [row | of_seeds for row in results["errors"]]
     errors[0]["relative_l2"], errors[1]["relative_l2"] = learned, normalised
     assert verdict in page_of(results | {"errors": errors})

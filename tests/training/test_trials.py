@@ -10,7 +10,7 @@ import pytest
 import cato
 from cato.cli import main
 from cato.errors import Diverged, InputError
-from cato.inference.improve import CLOSE
+from cato.inference.improve import CLOSE, expected_error
 from cato.models.registry import MODELS, candidates, num_parameters
 from cato.problem import Problem
 from cato.runs.folder import open_run
@@ -99,6 +99,12 @@ def test_the_expected_error_continues_the_decay():
     assert extrapolated(0.04, 30, 0.05, 90) == 0.05  # it has risen
     assert extrapolated(0.04, 30, 0.03, 30) == 0.03  # the same length
     assert extrapolated(0.04, 30, 0.0, 90) == 0.0
+
+
+def test_trials_of_earlier_runs_are_compared_by_their_error():
+    assert expected_error({"validation": 0.1}) == 0.1
+    assert expected_error({"validation": 0.1, "expected": 0.05}) == 0.05
+    assert expected_error({"validation": None, "expected": None}) == math.inf
 
 
 def test_a_model_that_starts_slowly_and_gets_further_is_chosen():

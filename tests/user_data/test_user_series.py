@@ -118,6 +118,21 @@ def test_each_step_sees_the_controls_up_to_its_frame(history, tmp_path):
     np.testing.assert_allclose(found[..., 0], u[:, history : history + 2], atol=1e-5)
 
 
+def test_controls_and_times_are_continued_after_the_targets_only(tmp_path):
+    """What ends before the targets is missing there: a made-up value would be a wrong input."""
+    rng = np.random.default_rng(0)
+    force, u = rng.normal(size=(2, SAMPLES, FRAMES, 9))
+    times = np.tile(np.arange(FRAMES) ** 1.5, (SAMPLES, 1))
+    for array in (force, times):
+        array[1:3, 6:] = np.nan
+    u[1, 6:] = np.nan  # the series of sample 1 ends there, that of sample 2 does not
+    names = Naming.parse("x", "u[:2],f", "u[2:]")
+    np.savez(tmp_path / "data.npz", x=X, u=u, f=force, times=times)
+    samples = read_samples(tmp_path / "data.npz", ReadRequest(names)).samples
+    has_values = [np.isfinite(sample.inputs).all() for sample in samples]
+    assert has_values == [True, True, False, True]
+
+
 def test_numbers_in_time_are_controls_too(tmp_path):
     """A tank that is filled: one number per frame and sample, and a parameter."""
     rng = np.random.default_rng(0)

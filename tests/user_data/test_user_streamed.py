@@ -259,18 +259,21 @@ def test_a_file_that_changes_is_named(tmp_path):
         list(streamed.train.batches(2))
 
 
-def test_training_predicting_and_evaluating_need_no_memory_for_all(tmp_path, monkeypatch):
+@pytest.mark.parametrize(("folds", "num_judged"), [(0, 2), (2, S)])
+def test_training_predicting_and_evaluating_need_no_memory_for_all(
+    folds, num_judged, tmp_path, monkeypatch
+):
     path = write(tmp_path / "data.h5", arrays())
     run = cato.train(
         path,
         "smoke",
         out=tmp_path / "run",
         model="fno",
-        data_settings={"streamed": "yes"},
+        data_settings={"streamed": "yes", "folds": folds},
         train_settings={"steps": 3, "accelerator": "cpu"},
     )
     assert open_run(run.folder).config.data.streamed == "yes"
-    assert cato.evaluate(run.folder)["num_samples"] == S  # by cross-validation
+    assert cato.evaluate(run.folder)["num_samples"] == num_judged
     figures = predict_file(open_run(run.folder), path)
     monkeypatch.setattr(type(run.config.data), "is_streamed", lambda self, size: False)
     expected = predict_file(open_run(run.folder), path, tmp_path / "memory.h5")

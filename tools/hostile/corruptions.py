@@ -198,7 +198,20 @@ def _outcome(command: Callable[[Path, Path], Any], folder: Path, run: Path, refe
         return "tracebacks"
     finally:
         signal.alarm(0)
-    return "correct" if result == reference else "wrong"
+    if result == reference:
+        return "correct"
+    print(
+        f"differ in {', '.join(_differences(result, reference)) or 'their files'}", file=sys.stderr
+    )
+    return "wrong"
+
+
+def _differences(one: Any, other: Any) -> Iterator[str]:
+    """Names of what two results differ in."""
+    parts = zip(one, other, strict=True) if isinstance(one, tuple) else [(one, other)]
+    for left, right in parts:
+        if isinstance(left, dict) and isinstance(right, dict):
+            yield from (k for k in left.keys() | right.keys() if left.get(k) != right.get(k))
 
 
 def _raise_hang(*_: Any) -> None:

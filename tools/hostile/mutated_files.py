@@ -22,6 +22,7 @@ from cato.sandbox import parse
 from tools.hostile.verdicts import Attack, run_attacks
 
 S, H, W = 6, 7, 8
+NUM_MESHES = 4  # Samples in files of their own.
 EXTREMES = [0, 1, 0x7F, 0xFF, 0x7FFFFFFF, 0xFFFFFFFF, 2**62, 2**63 - 1, 2**64 - 1]
 NPY = Layout("a.npy", (None, H, W), {"train": slice(0, 4), "test": slice(4, 6)}, at_least=S)
 MAT = replace(NPY, file="a.mat", name="p")
@@ -38,21 +39,27 @@ def attacks(folder: Path, seed: int, formats: tuple[str, ...] = ()) -> Iterator[
     """Endless attacks; each overwrites the file of the one before."""
     rng = np.random.default_rng(seed)
     sources = {name: write for name, write in FORMATS.items() if not formats or name in formats}
-    wholes = {}
+    wholes: dict[str, dict[Path, bytes]] = {}  # Contents by name of format and path.
     for name, write in sources.items():
-        path = folder / f"whole.{name.split()[-1]}"
-        write(path)
-        wholes[name] = path.read_bytes()
+        place = folder / f"case-{name.replace(' ', '-')}"
+        place.mkdir()
+        for number in range(NUM_MESHES if _is_sample(name) else 1):
+            write(place / f"{number}.{name.split()[-1]}")
+        path = place / f"0.{name.split()[-1]}"
+        files = [path] if path.is_file() else sorted(p for p in path.rglob("*") if p.is_file())
+        wholes[name] = {file: file.read_bytes() for file in files}
     for number in count():
-        for name, whole in wholes.items():
-            place = folder / f"case-{name.replace(' ', '-')}"
-            place.mkdir(exist_ok=True)
-            path, *others = (place / f"{i}.{name.split()[-1]}" for i in range(4))
-            if not number and path.suffix.startswith(".vt"):  # each file is one sample
-                for other in others:
-                    other.write_bytes(whole)
-            path.write_bytes(mutated(whole, rng) if number else whole)
+        for name, whole_files in wholes.items():
+            changed = list(whole_files)[rng.integers(len(whole_files))] if number else None
+            for file, whole in whole_files.items():
+                file.write_bytes(mutated(whole, rng) if file == changed else whole)
+            path = folder / f"case-{name.replace(' ', '-')}" / f"0.{name.split()[-1]}"
             yield f"{name}, seed {seed}, number {number}", *_attack(name, path)
+
+
+def _is_sample(name: str) -> bool:
+    """Whether each file of a format is one sample."""
+    return name.split()[-1] in ("vti", "vts", "vtr", "vtu", "vtp", "vtk", "pvd", "vtm")
 
 
 def mutated(whole: bytes, rng: np.random.Generator) -> bytes:
@@ -169,6 +176,45 @@ def _write_vtk(path: Path, kind: str = "image", **options: object) -> None:
     mesh.save(path, **options)
 
 
+def _write_list(path: Path, words: str) -> None:
+    """A file that lists another one, which holds the mesh."""
+    part = path.with_name(f"part-{path.stem}.vti")
+    _write_vtk(part)
+    path.write_text(words.format(part.name))
+
+
+def _write_tensors(path: Path) -> None:
+    import torch
+
+    torch.save({name: torch.from_numpy(array) for name, array in _arrays().items()}, path)
+
+
+def _write_table(path: Path) -> None:
+    import pandas
+
+    arrays = {name: np.broadcast_to(array, (S, H, W)) for name, array in _arrays().items()}
+    sample = np.broadcast_to(np.arange(S)[:, None, None], (S, H, W))
+    columns = {"sample": sample, **arrays}
+    table = pandas.DataFrame({name: array.ravel() for name, array in columns.items()})
+    if path.suffix == ".csv":
+        table.to_csv(path, index=False)
+    else:
+        table.to_parquet(path)
+
+
+def _write_zarr(path: Path) -> None:
+    import zarr
+
+    group = zarr.open_group(path, mode="w")
+    for name, array in _arrays().items():
+        group.create_array(name, data=array)
+
+
+PVD = """<VTKFile type="Collection" version="0.1"><Collection>
+<DataSet timestep="0" part="0" file="{}"/></Collection></VTKFile>"""
+VTM = """<VTKFile type="vtkMultiBlockDataSet" version="1.0"><vtkMultiBlockDataSet>
+<DataSet index="0" name="a" file="{}"/></vtkMultiBlockDataSet></VTKFile>"""
+
 FORMATS: dict[str, Callable[[Path], None]] = {
     "npz": lambda path: np.savez(path, **_arrays()),
     "compressed npz": lambda path: np.savez_compressed(path, **_arrays()),
@@ -187,6 +233,12 @@ FORMATS: dict[str, Callable[[Path], None]] = {
     "vtk": partial(_write_vtk, kind="unstructured"),
     "text vtk": partial(_write_vtk, kind="structured", binary=False),
     "text vtu": partial(_write_vtk, kind="unstructured", binary=False),
+    "pvd": partial(_write_list, words=PVD),
+    "vtm": partial(_write_list, words=VTM),
+    "pt": _write_tensors,
+    "csv": _write_table,
+    "parquet": _write_table,
+    "zarr": _write_zarr,
     "published npy": lambda path: np.save(path, _arrays()["p"]),
     "published mat": lambda path: scipy.io.savemat(path, _arrays()),
     "published v7.3 mat": _write_mat73,
@@ -199,7 +251,7 @@ def _attack(name: str, path: Path) -> tuple[Callable[..., object], tuple[object,
         return read_array, (path, NPY)
     if name.startswith("published"):
         return read_in_child, (path,)
-    is_sample = path.suffix.startswith(".vt")
+    is_sample = _is_sample(name)
     words = ["--inputs", "k", "--targets", "p", "--json"]
     coords = [] if is_sample else ["--coords", "x,y"]
     return main, (["inspect", str(path.parent if is_sample else path), *coords, *words],)
