@@ -12,10 +12,11 @@ The model of a step on a mesh of N nodes, with F operations in a forward pass, W
 blocks, spread over P processes:
 
     F = N W (o₀ W L + o₁ L kᴰ + o₂ L Σ nₐ + o₃)       nₐ: nodes along axis a, kᴰ: of a stencil
-    seconds = 3 F / (P s R) + b N W L / (P C) + c L + bytes sent / B + messages · latency
+    seconds = 3 F / (P s R) + b N W / (P C) + bytes sent / B + messages · latency
     memory = (m₁ N W L + m₂ N W) / P
 
-R and C are the rates of matmul and copy; s, b, c, m₁ and m₂ are fitted and may not be negative.
+R and C are the rates of matmul and copy; s, b, m₁ and m₂ are fitted, may not be negative, and s
+not above 1. (Times of linear maps and of b N W L can hardly be told apart, hence no L.)
 """
 
 import argparse
@@ -23,7 +24,7 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from math import inf, prod
+from math import prod
 from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import torch.distributed as dist
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear
 
 from cato.config import to_dict
 from cato.memory import readable_size
@@ -205,7 +206,6 @@ class Model:
     operations: np.ndarray  # o₀ to o₃.
     share: float  # s
     traffic: float  # b
-    overhead: float  # c
     memory: tuple[float, float]  # m₁ and m₂,
     remat_memory: tuple[float, float]  # and with recomputed blocks.
     remat_time: float  # Time of a step with recomputed blocks, in units of one without.
@@ -224,10 +224,16 @@ class Model:
         seconds = np.array([row["seconds"] for row in steps])
         errors: dict[str, float] = {}
 
-        def fit(what: str, terms: Sequence[np.ndarray], values: np.ndarray) -> np.ndarray:
+        def fit(
+            what: str,
+            terms: Sequence[np.ndarray],
+            values: np.ndarray,
+            least: Sequence[float] | None = None,
+        ) -> np.ndarray:
             matrix = np.stack(terms, -1) / values[:, None]
             scale = np.abs(matrix).max(0)
-            found = nnls(matrix / scale, np.ones(len(values)))[0] / scale
+            bounds = (np.zeros(len(terms)) if least is None else np.array(least)) * scale
+            found = lsq_linear(matrix / scale, np.ones(len(values)), (bounds, np.inf)).x / scale
             errors[what] = float(np.abs(matrix @ found - 1).max())
             return found
 
@@ -235,8 +241,8 @@ class Model:
         operations = fit("operations", counts, flops)
         rate, copy = units["flops_per_second"], units["bytes_per_second"]
         size = nodes * width * depth
-        terms = [3 * flops / rate, size / copy, depth]
-        inverse, traffic, overhead = fit("seconds", terms, seconds)
+        terms = [3 * flops / rate, nodes * width / copy]
+        inverse, traffic = fit("seconds", terms, seconds, [1, 0])
         memory, remat_memory = (
             fit(what, [size, nodes * width], np.array([row[what] for row in steps]))
             for what in ("memory", "remat_memory")
@@ -249,9 +255,8 @@ class Model:
         ratio = median(row["remat_seconds"] / row["seconds"] for row in steps)
         return cls(
             operations,
-            1 / inverse if inverse else inf,
+            1 / inverse,
             traffic,
-            overhead,
             (memory[0], memory[1]),
             (remat_memory[0], remat_memory[1]),
             ratio,
@@ -276,9 +281,9 @@ class Model:
     def seconds(
         self, shape: Shape, num_slabs: int, config: CatoConfig, rate: float, copy: float
     ) -> tuple[float, float]:
-        """Of matmuls and of memory traffic, in a process; without the overhead of a block."""
+        """Of matmuls and of memory traffic, in a process."""
         work = 3 * self.flops(shape, config) / (self.share * rate * num_slabs)
-        size = prod(shape) * config.width * config.depth / num_slabs
+        size = prod(shape) * config.width / num_slabs
         return work, self.traffic * size / copy
 
 
@@ -417,7 +422,7 @@ def steps_table(rows: Sequence[Row], model: Model, units: Row) -> str:
                 f"{row['flops'] / 1e9:.2f}",
                 f"{model.flops(shape, config) / 1e9:.2f}",
                 f"{row['seconds']:.2f}",
-                f"{model.overhead * config.depth + sum(seconds):.2f}",
+                f"{sum(seconds):.2f}",
                 readable_size(row["memory"]),
                 readable_size(model.bytes_per_process(shape, 1, config)),
                 readable_size(row["remat_memory"]),
@@ -442,7 +447,7 @@ def check_table(model: Model, units: Row) -> str:
                 f"{row['size']} × {row['size']}",
                 str(count),
                 f"{row['processor_seconds']:.2f}",
-                f"{model.overhead * config.depth + sum(seconds):.2f}",
+                f"{sum(seconds):.2f}",
                 readable_size(row["memory_gib"] * 2**30),
                 readable_size(model.bytes_per_process(shape, count, config)),
             )

@@ -259,11 +259,11 @@ def pages() -> Pages:
     header = ("command", "data", "peak on a tiny set", "peak", "difference", "at most +1.5 GiB")
     verdict = "reached" if speed["reached"] else "not reached"
     block = (
-        f"{table(header, cells)}\n\n"
+        f"\n{table(header, cells)}\n\n"
         f"Training makes {speed['share']:.0%} of the steps per second that it makes on the same "
         f"{readable_size(speed['bytes'])} in memory (median of {speed['settings']['rounds']} "
         f"alternating rounds; target {speed['least_share']:.0%}, {verdict}). Measured with "
-        f"{machine(speed)}, by `make bench-streaming`.\n"
+        f"{machine(speed)}, by `make bench-streaming`.\n\n"
     )
     return {PAGE: with_block(PAGE, "streaming", block)}
 

@@ -33,17 +33,21 @@ Files = dict[str, np.ndarray]  # Bytes by path, relative to the folder of the ne
 def open_netcdf(path: Path) -> ArrayFile:
     """Open a NetCDF file, or a Zarr store that names its dimensions."""
 
-    def load(name: str) -> np.ndarray:
+    def require_complete(name: str) -> None:
         if path.is_file() and h5py.is_hdf5(path):
             with open_hdf5(path) as stored:
                 if name in stored:  # a dimension without values may not be
                     require_written(stored[name], f"{path}: variable {name!r}")
+
+    def load(name: str) -> np.ndarray:
+        require_complete(name)
         with _open(path) as file:
             variable = file[name]
             require_room(variable.nbytes, f"{path}: variable {name!r}")
             return np.deg2rad(variable.values) if name in degrees else variable.values
 
     def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
+        require_complete(name)
         with _open(path) as file:
             variable = file[name].variable[(*[slice(None)] * axis, rows)]
             require_room(variable.nbytes, f"{path}: variable {name!r}")
@@ -105,6 +109,7 @@ def open_zarr(path: Path) -> ArrayFile:
         {name: array.shape for name, array in arrays.items()},
         load,
         "Zarr",
+        notes=notes,
         read_part=read_part,
         storage=lambda name: (arrays[name].chunks, arrays[name].nbytes),
         notes=notes,

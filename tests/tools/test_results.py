@@ -36,7 +36,7 @@ def test_there_is_a_file_for_every_measurement() -> None:
     later = {"fine_tuning", "user_data"}  # with their next measurement
     assert names - later == {
         *("exports", "hostile", "pretrained", "recipes", "serve", "solvers", "speed", "survey"),
-        *("darcy_floor", "training_range"),
+        *("darcy_floor", "mesh_parallel", "scale", "streaming", "training_range"),
     }
 
 
