@@ -72,8 +72,8 @@ class LearningCurve:
     share: Draws
     by_samples: Draws  # b
     by_steps: Draws  # d
-    warm_up: Draws  # w, in units of `steps`.
     scatter: Draws
+    warm_up: Draws  # w, in units of `steps`.
 
     def law(self, samples: float, steps: float) -> Draws:
         """The mean error of trainings of this size."""
@@ -113,6 +113,9 @@ def fit_learning_curve(rows: Sequence[Trained]) -> LearningCurve:
         int(samples[largest]),
         int(steps[largest]),
         levels,
-        *(x[drawn, 0] for x in (share, b, d, warm_up)),
+        share[drawn, 0],
+        b[drawn, 0],
+        d[drawn, 0],
         scatter,
+        warm_up[drawn, 0],
     )
