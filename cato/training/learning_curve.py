@@ -1,10 +1,8 @@
 """Error against training samples and steps, from a few short trainings.
 
-    error(n, s) = a · n^(−b) + c · (s + w)^(−d)
+    error(n, s) = a · n^(−b) + c · s^(−d)
 
-The first steps of a training lower the error more slowly than the later ones, which w ≥ 0 stands
-for: a pure power of the short trainings would promise too little of a long one (docs/log.md). At
-equal steps this is the learning curve a n^(−b) + const; the constant is what more steps would
+At equal steps this is the learning curve a n^(−b) + const; the constant is what more steps would
 remove, so both questions, more samples or more minutes, have one law. A handful of trainings does
 not determine it: every law on a grid of exponents and shares is weighted by how well it fits, with
 scatter around it of unknown size, and predictions are quantiles over the weighted laws. The
@@ -22,8 +20,6 @@ EXPONENTS = np.linspace(0.1, 1.5, 15)
 """Possible b and d: a small one is as good as constant at these ranges."""
 SHARES = np.linspace(0.02, 0.98, 33)
 """Possible shares of the first term in the error of the largest training."""
-WARM_UPS = np.array([0.0, 0.1, 0.3])
-"""Possible w, in units of the steps of the largest training."""
 SCATTER, SCATTER_WEIGHT = 0.05, 4.0
 """Prior of the scatter, and how many measurements it counts for."""
 NUM_DRAWS = 4000
@@ -73,13 +69,11 @@ class LearningCurve:
     by_samples: Draws  # b
     by_steps: Draws  # d
     scatter: Draws
-    warm_up: Draws  # w, in units of `steps`.
 
     def law(self, samples: float, steps: float) -> Draws:
         """The mean error of trainings of this size."""
         first = self.share * (samples / self.samples) ** -self.by_samples
-        length = (self.warm_up + steps / self.steps) / (self.warm_up + 1)
-        second = (1 - self.share) * length**-self.by_steps
+        second = (1 - self.share) * (steps / self.steps) ** -self.by_steps
         return np.exp(self.level) * (first + second)
 
     def error(self, samples: float, steps: float) -> Interval:
@@ -96,10 +90,11 @@ def fit_learning_curve(rows: Sequence[Trained]) -> LearningCurve:
         for name in ("samples", "steps", "validation")
     )
     largest = np.lexsort((samples, steps))[-1]
-    grids = np.meshgrid(EXPONENTS, EXPONENTS, SHARES, WARM_UPS, indexing="ij")
-    b, d, share, warm_up = (grid.reshape(-1, 1) for grid in grids)
-    length = (warm_up + steps / steps[largest]) / (warm_up + 1)
-    parts = share * (samples / samples[largest]) ** -b, (1 - share) * length**-d
+    b, d, share = (x.ravel() for x in np.meshgrid(EXPONENTS, EXPONENTS, SHARES, indexing="ij"))
+    parts = (
+        share[:, None] * (samples / samples[largest]) ** -b[:, None],
+        (1 - share[:, None]) * (steps / steps[largest]) ** -d[:, None],
+    )
     residuals = np.log(errors) - np.log(parts[0] + parts[1])  # (laws, trainings)
     level = residuals.mean(1)  # its best value for each law
     squares = ((residuals - level[:, None]) ** 2).sum(1) + SCATTER_WEIGHT * SCATTER**2
@@ -113,9 +108,8 @@ def fit_learning_curve(rows: Sequence[Trained]) -> LearningCurve:
         int(samples[largest]),
         int(steps[largest]),
         levels,
-        share[drawn, 0],
-        b[drawn, 0],
-        d[drawn, 0],
+        share[drawn],
+        b[drawn],
+        d[drawn],
         scatter,
-        warm_up[drawn, 0],
     )
