@@ -54,6 +54,8 @@ def check_arrays(
             checked[name] = np.require(array, array_type(problem, name), ["C", "W"])
         shared = checked[name].shape == shapes[name]
         by_sample = checked[name][None] if shared else checked[name]
+        if name == "targets" and problem.has_gaps:  # NaN says that there is no value
+            by_sample = np.where(np.isnan(by_sample), 0, by_sample)
         require_finite(by_sample, f"{what}: {name}", channels[name])
         if name == "coords" and problem.geometry == "grid":
             require_uniform(by_sample, what)

@@ -97,6 +97,12 @@ def inspect_samples(
     )
 
 
+def assumed(samples: UserSamples) -> list[str]:
+    """What a training assumes about nodes without values and magnitudes."""
+    found = [*_masked(samples), *_unlike(recognise(samples))]
+    return [finding.what for finding in found]
+
+
 def require_usable(samples: UserSamples) -> None:
     """Raise if a training cannot use the samples, naming the first bad one."""
     for finding in _stopping(samples):

@@ -112,7 +112,6 @@ def open_zarr(path: Path) -> ArrayFile:
         notes=notes,
         read_part=read_part,
         storage=lambda name: (arrays[name].chunks, arrays[name].nbytes),
-        notes=notes,
     )
 
 

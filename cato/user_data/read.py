@@ -22,7 +22,7 @@ from cato.problem import Problem
 from cato.progress import note
 from cato.sandbox import require_regular
 from cato.user_data import meshes
-from cato.user_data.inspect import require_usable
+from cato.user_data.inspect import assumed, require_usable
 from cato.user_data.named import without_flat_components
 from cato.user_data.naming import Naming, ReadRequest, natural_order
 from cato.user_data.parts import is_entry, parts_of
@@ -291,6 +291,8 @@ def _splits(
     for sentence in samples.notes:
         note(sentence)
     require_usable(samples)
+    for sentence in assumed(samples):
+        note(sentence)
     indices, num_folds = draw([sample.split for sample in samples.samples])
     return splits_of(samples, indices, num_folds, seed)
 

@@ -22,7 +22,7 @@ from cato.data.streamed import Streamed
 from cato.data.watch import Watch
 from cato.errors import InputError
 from cato.problem import Problem
-from cato.progress import progress_bar
+from cato.progress import note, progress_bar
 from cato.sandbox import num_bytes_of, parse
 from cato.user_data.axes import SAMPLE
 from cato.user_data.inspect import require_usable
@@ -324,6 +324,8 @@ def open_splits(
     samples = StreamedSamples(path, ReadRequest(naming), advice, files=files)
     found = scan(samples)
     problem = problem_of(found)
+    if problem.has_gaps:
+        note("target values that are NaN count in no loss, error or band")
     # Names are part of what the samples are: other fields of a file are other samples.
     source = UserSource(samples, problem, found, f"{fingerprint} {naming}")
     indices, num_folds = indices_of(samples.layout.words)

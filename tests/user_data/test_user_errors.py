@@ -64,8 +64,8 @@ def refused(path, naming=None):
         ({"inputs": np.full((S, H, W, 1), None)}, ["field 'inputs' cannot be read", "Object"]),
         ({"inputs": None, "targets": np.ones((0, H, W, 1))}, ["data.npz holds no samples"]),
         (
-            {"targets": spoilt(good()["targets"], (7, 2, 3, 0), np.nan)},
-            ["data.npz, sample 7", "target target", "NaN", "cato inspect"],
+            {"targets": spoilt(good()["targets"], 7, np.nan)},
+            ["data.npz, sample 7", "target target", "NaN at all nodes", "cato inspect"],
         ),
         (
             {"inputs": spoilt(good()["inputs"], (3, 0, 0, 0), np.inf)},
@@ -79,7 +79,7 @@ def refused(path, naming=None):
         ({"split": np.array(["train"] * 11)}, ["'split'", "12 samples", "11 entries"]),
         ({"split": np.array(["train"] * 11 + ["tset"])}, ["'split'", "'tset'"]),
         ({"split": np.array(["train"] * 12)}, ["no test samples"]),
-        ({"mask": np.ones((S, H, W))}, ["mask", "clouds"]),
+        ({"mask": np.ones((S, H, W + 1))}, ["mask", "the shape of the nodes, (4, 5)"]),
         ({"target_names": np.array(["p", "q"])}, ["2 names for the 1 channels", "'targets'"]),
     ],
 )
@@ -218,15 +218,18 @@ def test_nothing_is_found_in_good_data(tmp_path):
 def test_findings_name_all_samples(tmp_path):
     inputs = good()["inputs"]
     inputs[4] = inputs[9]
-    targets = spoilt(good()["targets"], ([2, 6], 0, 0, 0), np.nan)
+    targets = spoilt(good()["targets"], ([2, 6], 0, 0, 0), np.inf)
+    targets = spoilt(targets, (7, 0, 0, 0), np.nan)
     coords = np.repeat(GRID[None], S, axis=0)
     coords[3, 1, 1] = [2.5, 1]
     inspection = inspected(tmp_path, coords=coords, inputs=inputs, targets=targets)
     found = {finding.what.split(":")[0]: finding for finding in inspection.findings}
-    nan = next(f for what, f in found.items() if "NaN" in what)
+    infinite = next(f for what, f in found.items() if "infinite" in what)
+    nan = next(f for what, f in found.items() if "are NaN" in what)
     folded = next(f for what, f in found.items() if "folded" in what)
     same = next(f for what, f in found.items() if "nodes of another" in what)
-    assert (nan.samples, nan.stops) == ((2, 6), True)
+    assert (infinite.samples, infinite.stops) == ((2, 6), True)
+    assert (nan.samples, nan.stops) == ((7,), False)
     assert (folded.samples, folded.stops) == ((3,), False)
     assert (same.samples, same.stops) == ((4, 9), False)
 

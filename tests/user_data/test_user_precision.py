@@ -224,7 +224,7 @@ def test_bfloat16_is_refused_where_float64_is_needed(tmp_path):
 def test_truth_that_is_not_finite_is_refused(offset_run, tmp_path, capsys):
     run, _ = offset_run
     spoilt = arrays()["targets"]
-    spoilt[2, 1, 1, 0] = np.nan
+    spoilt[2, 1, 1, 0] = np.inf
     path = write(tmp_path / "data.npz", targets=spoilt, inputs=1e20 * arrays()["inputs"])
     with pytest.raises(SystemExit, match="2"):
         main(["predict", str(run.folder), str(path)])

@@ -13,6 +13,7 @@ import xarray
 
 import cato
 from cato.data import streamed as pieces
+from cato.data.normalise import Normaliser
 from cato.data.streamed import Streamed
 from cato.errors import InputError
 from cato.inference.predict import predict_file
@@ -128,7 +129,8 @@ def assert_alike(path, naming):
     other, streamed = open_user_data(path, naming, streamed=True)
     assert fingerprint == other
     found, expected = streamed.problem.to_dict(), memory.problem.to_dict()
-    assert found.pop("offsets") == pytest.approx(expected.pop("offsets"), rel=1e-12)
+    for name in ("offsets", "units", "deviations"):
+        assert found.pop(name) == pytest.approx(expected.pop(name), rel=1e-12)
     assert found == expected
     for name, data in memory.datasets.items():
         assert isinstance(streamed.datasets[name], Streamed)
@@ -206,8 +208,25 @@ def test_a_window_with_as_many_samples_as_rows_is_no_other_layout(tmp_path):
 def test_origins_have_the_numbers_of_the_file(tmp_path):
     values = arrays()
     values["inputs"][17, 2, 3, 1] = np.inf
-    path = write(tmp_path / "nan.h5", values)
-    with pytest.raises(InputError, match=r"nan.h5, sample 17: input input_2 has infinite values"):
+    path = write(tmp_path / "inf.h5", values)
+    with pytest.raises(InputError, match=r"inf.h5, sample 17: input input_2 has infinite values"):
+        open_user_data(path, Naming(), streamed=True)
+
+
+def test_gaps_in_targets_are_streamed_and_masks_are_not(tmp_path):
+    values = arrays()
+    values["targets"][3:9, 2, 3, 0] = np.nan
+    path = write(tmp_path / "gaps.h5", values)
+    _, memory = open_user_data(path, Naming())
+    _, streamed = open_user_data(path, Naming(), streamed=True)
+    assert streamed.problem.has_gaps
+    assert streamed.problem.mask == ""
+    found = [Normaliser.fit(splits.train) for splits in (memory, streamed)]
+    for one, two in zip(*(n.state_dict().values() for n in found), strict=True):
+        assert torch.equal(one, two)
+    values["inputs"][17, 2, 3, 1] = np.nan
+    path = write(tmp_path / "mask.h5", values)
+    with pytest.raises(InputError, match=r"sample \d+: nodes without values .*--data.streamed no"):
         open_user_data(path, Naming(), streamed=True)
 
 

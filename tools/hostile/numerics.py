@@ -80,8 +80,10 @@ def _trial(folder: Path, spoil: str, rng: np.random.Generator, plain: np.ndarray
     elif spoil == "far inputs":
         inputs = arrays | {"inputs": arrays["inputs"] * 10 ** rng.uniform(1, 60)}
     else:
-        bad = [np.nan, np.inf, -np.inf] if spoil == "not finite" else [10 ** rng.uniform(20, 300)]
         name = str(rng.choice(list(arrays)))
+        bad = [np.inf, -np.inf] if spoil == "not finite" else [10 ** rng.uniform(20, 300)]
+        if spoil == "not finite" and name == "coords":  # NaN in a field says that it has no value
+            bad.append(np.nan)
         spoilt = arrays[name].copy()
         spoilt.flat[rng.integers(spoilt.size)] = rng.choice(bad)
         inputs = arrays | {name: spoilt}
