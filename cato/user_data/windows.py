@@ -92,10 +92,16 @@ def window_of(
     """
     file = OPENERS[suffix_of(path)](path)
     part = file.group(group) if group else file
-    _, _, cut = _cut(part, request, has_samples)
-    window = part.part(cut, slice(first, last))
+    count, _, cut = _cut(part, request, has_samples)
+    # As many samples as a shared array has rows could be taken for one row each: read one more.
+    rows = {s[0] for n, s in part.shapes.items() if n not in cut and s and not part.dims}
+    low, high = first, last
+    while high - low in rows and high - low < count:
+        low, high = (low, high + 1) if high < count else (low - 1, high)
+    window = part.part(cut, slice(low, high))
     read = read_named if part.dims else name_axes
     dataset = read(window, request, has_samples)
+    dataset = dataset.isel({SAMPLE: slice(first - low, last - low)}, missing_dims="ignore")
     return dataset.assign_attrs(split=group, first=first).to_dict(data="array")
 
 
