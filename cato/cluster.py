@@ -18,6 +18,7 @@ import json
 import logging
 import multiprocessing
 import os
+import pkgutil
 import platform
 import socket
 import threading
@@ -68,10 +69,13 @@ def open_cluster(address: str, num_workers: int | None = None) -> Iterator["Clus
 
 def _require_cato(client: Any) -> None:
     """Raise if a worker cannot import cato: it would die of its first task."""
-    workers = client.get_versions(packages=["cato"])["workers"]
+    workers = client.run(pkgutil.resolve_name, "cato:__version__", on_error="return")
     for address, found in workers.items():
-        if found and found["packages"].get("cato") is None:
-            raise ClusterError(f"the worker {address} cannot import cato; install it there")
+        if isinstance(found, Exception):
+            reason = str(found) or type(found).__name__
+            raise ClusterError(
+                f"the worker {address} cannot import cato ({reason}); install it there"
+            )
 
 
 @contextmanager
