@@ -19,6 +19,8 @@ from cato.partition import WHOLE, Partition
 from cato.problem import Problem
 
 Array = TypeVar("Array", np.ndarray, Tensor)
+Arrays = TypeVar("Arrays", np.ndarray, Tensor, list[Any])
+"""Clouds of different sizes are lists of arrays."""
 
 
 class NotFinite(InputError):
@@ -211,12 +213,12 @@ class Surrogate(nn.Module):
     @torch.no_grad()
     def predict(
         self,
-        inputs: Array,
-        coords: Array | None = None,
+        inputs: Arrays,
+        coords: Arrays | None = None,
         batch_size: int = 16,
         steps: int | None = None,
         mask: np.ndarray | None = None,
-    ) -> Array:
+    ) -> Arrays:
         """Solve for arrays laid out as in files: samples, mesh axes, channels.
 
         Args:
@@ -241,7 +243,7 @@ class Surrogate(nn.Module):
             InputError: The arrays do not fit.
             NotFinite: A result is NaN or infinite; names the sample and the cause.
         """
-        if isinstance(inputs, list | tuple):
+        if isinstance(inputs, list):
             return self._of_clouds(inputs, coords, batch_size, steps)
         if self.problem.mask and inputs.shape[-1] == self._num_inputs(steps) - 1:
             inputs = self._with_mask(inputs, mask, steps)

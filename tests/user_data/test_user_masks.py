@@ -20,6 +20,7 @@ from cato.physics.losses import LossConfig, PhysicalLoss, gradient_rms
 from cato.physics.metrics import relative_l2, relative_l2_per_frame
 from cato.problem import Problem
 from cato.user_data.naming import Naming, ReadRequest
+from cato.user_data.precision import spreads, units_of
 from cato.user_data.read import read_samples
 from cato.user_data.samples import UserSamples, recognise
 from cato.viz.figures import case_of, sample_figure
@@ -321,3 +322,58 @@ def test_rollouts_do_not_see_what_they_predict_in_holes(tmp_path: Path, monkeypa
     for inputs in seen:
         assert (inputs[:, hole, 0] == 0).all()
         assert inputs[:, hole, 1].numpy() == pytest.approx(fill, rel=1e-6)
+
+
+# -- clouds of different sizes, and fields of unlike magnitudes --------------------------------
+
+
+def test_predict_takes_clouds_of_different_sizes(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    coords = rng.random((12, 30, 2)).astype(np.float32)
+    k = coords.sum(-1, keepdims=True)
+    arrays = {"coords": coords, "inputs": k, "targets": np.sin(k) + 1}
+    run = cato.train(arrays, out=tmp_path / "run", data_settings={"folds": 0}, **TINY)
+    model = cato.load(run.folder)
+    model.training_range = None
+    sizes = (30, 20, 20, 25)
+    inputs = [k[i, :n] for i, n in enumerate(sizes)]
+    points = [coords[i, :n] for i, n in enumerate(sizes)]
+    found = model.predict(inputs, points)
+    for one, given, at in zip(found, inputs, points, strict=True):
+        assert one == pytest.approx(model.predict(given[None], at[None])[0], abs=1e-5)
+    mask = np.arange(30) < np.array(sizes)[:, None]
+    padded = model.predict(k[:4], coords[:4], mask=mask)
+    assert np.array_equal(np.isfinite(padded[..., 0]), mask)
+    for one, full, kept in zip(found, padded, mask, strict=True):
+        assert np.array_equal(full[kept], one)
+
+
+def test_fields_of_unlike_magnitudes_weigh_alike() -> None:
+    rng = np.random.default_rng(0)
+    values = np.stack((300 + 5 * rng.standard_normal(900), 1e-6 * rng.random(900)), axis=-1)
+    units, deviations = units_of(("T", "q"), spreads([values]))
+    assert units == pytest.approx(np.sqrt(np.square(values).mean(0)), rel=1e-9)
+    assert deviations == pytest.approx(values.std(0), rel=1e-9)
+    problem = replace(GRID, inputs=("k",), mask="", has_gaps=False, outputs=("T", "q"))
+    problem = replace(problem, shape=(30, 30), units=units, deviations=deviations)
+    target = torch.from_numpy(values)[None]
+    terms = []
+    for field_weights in ("equal", "raw"):
+        loss = PhysicalLoss(LossConfig(field_weights=field_weights), problem)
+        for channel in (0, 1):
+            wrong = target.clone()
+            wrong[..., channel] += deviations[channel]
+            terms.append(loss(wrong, target)[0].item())
+    equal, raw = terms[:2], terms[2:]
+    assert equal[0] == pytest.approx(equal[1], rel=1e-9)
+    assert raw[1] < 1e-6 * raw[0]
+
+
+def test_alike_fields_and_rounding_have_no_units_of_their_own() -> None:
+    rng = np.random.default_rng(0)
+    u = 1 + rng.random((900, 3))
+    assert units_of(("U_1", "U_2", "U_3"), spreads([u])) == ((), ())
+    u[:, 2] = 1e-17 * rng.standard_normal(900)
+    assert units_of(("U_1", "U_2", "U_3"), spreads([u])) == ((), ())
+    u[:, 2] = 1e-3 * rng.standard_normal(900)
+    assert len(units_of(("U_1", "U_2", "U_3"), spreads([u]))[0]) == 3
