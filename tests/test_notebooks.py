@@ -51,7 +51,7 @@ def test_own_data(tmp_path: Path) -> None:
     notebook = executed(path, tmp_path, {"NUM_SAMPLES": 100, "MINUTES": 0.4})
     text = printed(notebook)
     assert number("test samples:", text) < number("answering the mean:", text)
-    assert "'units': 'degC'" in text
+    assert "('case', 'x', 'y')" in text
     assert "outside: " in text
     assert num_pictures(notebook) == 1
 

@@ -9,6 +9,7 @@ of the code that its outputs belong to, with the versions and hardware that prod
 
 import argparse
 import hashlib
+import re
 import sys
 import tempfile
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from tools.results import ROOT
 FOLDER = ROOT / "examples" / "notebooks"
 PARAMETERS = "parameters"
 TIMEOUT = 3600  # Seconds for a cell.
+COLOURS = re.compile(r"\x1b\[[0-9;]*m")  # Jupyter asks for them, the site cannot show them.
 
 
 def executed(path: Path, folder: Path, parameters: Mapping[str, Any] | None = None) -> Any:
@@ -58,6 +60,9 @@ def stored(notebook: Any) -> Any:
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [o for o in cell.outputs if o.get("name") != "stderr"]
+            for output in cell.outputs:
+                if "text" in output:
+                    output.text = COLOURS.sub("", output.text)
             cell.metadata.pop("execution", None)
     notebook.metadata["cato"] = {
         "code": digest(notebook),
