@@ -70,8 +70,8 @@ def open_h5(path: Path) -> ArrayFile:
     def load(name: str) -> np.ndarray:
         with open_hdf5(path) as file:
             dataset = file[name]
-            require_written(dataset, f"{path}: field {name!r}")
             require_room(dataset.nbytes, f"{path}: field {name!r}")
+            require_written(dataset, f"{path}: field {name!r}")
             if h5py.check_string_dtype(dataset.dtype):
                 return np.asarray(dataset.asstr()[()], dtype=np.str_)
             if dataset.dtype.hasobject:
@@ -81,11 +81,11 @@ def open_h5(path: Path) -> ArrayFile:
     def read_part(name: str, axis: int, rows: slice) -> np.ndarray:
         with open_hdf5(path) as file:
             dataset = file[name]
-            require_written(dataset, f"{path}: field {name!r}")
             index = (*[slice(None)] * axis, rows)
             count = len(range(dataset.shape[axis])[rows])
             share = count / max(1, dataset.shape[axis])
             require_room(int(share * dataset.nbytes), f"{path}: field {name!r}")
+            require_written(dataset, f"{path}: field {name!r}")
             if h5py.check_string_dtype(dataset.dtype):
                 return np.asarray(dataset.asstr()[index], dtype=np.str_)
             return dataset[index]

@@ -48,6 +48,15 @@ def test_a_row_summarises_its_runs(study):
     assert json.loads((root / "out/compare.json").read_text()) == results
 
 
+def test_a_study_on_a_cluster_has_the_same_results(study, tmp_path):
+    _, _, results = study
+    there = trial(
+        "epochs", tmp_path, models=("cato",), benchmarks=("darcy",), seeds=(0, 1), share=1
+    )
+    (row,) = run(replace(there, cluster="local"))["rows"]
+    assert row["errors"] == results["rows"][0]["errors"]
+
+
 def test_a_row_has_the_errors_of_all_fields_if_all_its_runs_have(study, tmp_path):
     root, _, results = study
     (row,) = results["rows"]
