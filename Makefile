@@ -34,7 +34,7 @@ test-slow: $(READY)  ## the checks that take minutes each
 	$(BIN)/python -m pytest -m slow
 
 test-wheel: $(READY)  ## build sdist and wheel, check them, install the wheel into an empty environment and predict
-	$(BIN)/python -m pytest tests/test_wheel.py
+	$(BIN)/python -m pytest -m slow tests/test_wheel.py
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -37,6 +37,9 @@ def run(*words: str | Path, cwd: Path, **variables: str) -> str:
     return done.stdout
 
 
+pytestmark = pytest.mark.slow
+
+
 @pytest.fixture(scope="module")
 def distributions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """The sdist, and the wheel built from it."""

@@ -24,9 +24,6 @@ COVERED = {
     r"python -m reproduce epochs\b.*": (
         "tests/reproduce/test_compare.py::test_a_row_summarises_its_runs"
     ),
-    r"python -m reproduce \w+ --cluster .*": (
-        "tests/reproduce/test_compare.py::test_a_study_on_a_cluster_has_the_same_results"
-    ),
     r"cato serve\b.*": "tests/serve/test_serve_process.py::test_a_server_from_start_to_end",
     r"cato generate all\b.*": "tests/cli/test_cli.py::test_generate_all",
     r"cato generate \w+ --scale paper": "tests/cli/test_cli.py::test_generate_all",

@@ -48,6 +48,7 @@ def test_a_row_summarises_its_runs(study):
     assert json.loads((root / "out/compare.json").read_text()) == results
 
 
+@pytest.mark.slow
 def test_a_study_on_a_cluster_has_the_same_results(study, tmp_path):
     _, _, results = study
     there = trial(

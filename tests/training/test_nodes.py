@@ -62,7 +62,7 @@ def finish(nodes, log):
 @pytest.mark.parametrize(
     ("settings", "processes", "kill"),
     [
-        ((), 1, True),
+        pytest.param((), 1, True, marks=pytest.mark.slow),
         pytest.param(("--train.strategy", "fsdp"), 1, True, marks=pytest.mark.slow),
         pytest.param(("--train.mesh-parallel", "2"), 2, False, marks=pytest.mark.slow),
     ],

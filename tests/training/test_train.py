@@ -222,7 +222,7 @@ def test_a_finished_run_is_left_alone(tmp_path, config_with, capsys):
     ("launcher", "settings"),
     [
         ((), ("--train.devices", "2")),
-        (TORCHRUN, ("--train.strategy", "fsdp")),
+        pytest.param(TORCHRUN, ("--train.strategy", "fsdp"), marks=pytest.mark.slow),
         ((), ("--train.devices", "2", "--train.mesh-parallel", "2")),
         pytest.param(
             TORCHRUN,
