@@ -38,6 +38,7 @@ def run_example(name: str, folder: Path) -> float:
     return float(error)
 
 
+@pytest.mark.slow
 def test_train_and_predict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     error = run_example("train_and_predict.py", tmp_path)
     monkeypatch.chdir(tmp_path)

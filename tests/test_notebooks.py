@@ -29,6 +29,7 @@ def number(pattern: str, text: str) -> float:
     return float(found)
 
 
+@pytest.mark.slow
 def test_inverse_design(tmp_path: Path) -> None:
     """The solver's flow around the foil that is found is close to the wish."""
     path = FOLDER / "inverse_design.ipynb"

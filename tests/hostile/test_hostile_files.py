@@ -23,10 +23,10 @@ def assert_harmless(counts):
 
 
 def test_mutated_files(tmp_path):
-    num_formats = len(FORMATS)
-    counts = run_attacks(attacks(tmp_path, seed=0), 600, most=3 * num_formats)
+    some = tuple(FORMATS)[::3]
+    counts = run_attacks(attacks(tmp_path, 0, some), 600, most=3 * len(some))
     assert_harmless(counts)
-    assert counts["correct"] >= num_formats  # the first of each format is whole
+    assert counts["correct"] >= len(some)  # the first of each format is whole
 
 
 @pytest.mark.slow

@@ -223,7 +223,9 @@ def test_a_finished_run_is_left_alone(tmp_path, config_with, capsys):
     [
         ((), ("--train.devices", "2")),
         pytest.param(TORCHRUN, ("--train.strategy", "fsdp"), marks=pytest.mark.slow),
-        ((), ("--train.devices", "2", "--train.mesh-parallel", "2")),
+        pytest.param(
+            (), ("--train.devices", "2", "--train.mesh-parallel", "2"), marks=pytest.mark.slow
+        ),
         pytest.param(
             TORCHRUN,
             ("--train.strategy", "fsdp", "--train.mesh-parallel", "2"),
