@@ -24,7 +24,7 @@ $(READY): pyproject.toml constraints.txt requirements.lock
 demo: $(READY)  ## generate Darcy data, train CATO, evaluate, compare with the solver, write runs/demo/report.html
 	$(BIN)/cato demo
 
-test: $(READY)  ## what CI runs, about 4 minutes on two cores
+test: $(READY)  ## what CI runs, at most 8 minutes on two cores
 	$(MAKE) --jobs 3 --output-sync=target lint check-generated fast-tests
 
 fast-tests: $(READY)
