@@ -132,7 +132,8 @@ def fit_scale(
     count: Tensor | float = 0.0
     for errors, mask in batches:
         weights, axes = _node_weights(errors, mask), (0, -2) if is_cloud else (0,)
-        total = total + (errors.nan_to_num().double().square() * weights).sum(axes, keepdim=True)
+        known = errors.double().masked_fill(weights == 0, 0.0)  # an infinite error is not hidden
+        total = total + known.square().sum(axes, keepdim=True)
         count = count + weights.sum(axes, keepdim=True)
     squares, number = torch.as_tensor(total).squeeze(0), torch.as_tensor(count).squeeze(0)
     mean = squares / number.clamp(min=1)
