@@ -41,6 +41,9 @@ def show(title: str, figures: dict[str, Any], as_json: bool, then: str = "") -> 
         if isinstance(value, dict) and all(isinstance(part, dict) for part in value.values()):
             for key, part in value.items():
                 table.add_row(f"{words}: {key}", readable(part))
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            # What each is about, its first entry; --json has all of it.
+            table.add_row(words, "\n".join(readable(next(iter(part.values()))) for part in value))
         elif value is not None:
             text = str(value) if name == "seed" else readable(value)  # no thousands separators
             table.add_row(words, text)
